@@ -1,0 +1,1 @@
+"""The command `evenly`, one module a command."""

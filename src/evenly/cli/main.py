@@ -1,0 +1,48 @@
+"""The command `evenly` itself: its commands, and how errors reach people."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+import evenly
+from evenly.cli import demo
+from evenly.cli.output import people
+from evenly.errors import EvenlyError
+
+app = typer.Typer(
+    name="evenly",
+    help="Keeps the parallel instances of a Spark stage equally busy.",
+    epilog="Start with: evenly demo",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("demo")(demo.demo)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"evenly {evenly.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Keeps the parallel instances of a Spark stage equally busy."""
+
+
+def main() -> None:
+    """Run the command; an error of ours is one sentence, not a traceback."""
+    try:
+        app()
+    except EvenlyError as error:
+        people.print(f"[bold red]error:[/] {error}", soft_wrap=True)
+        sys.exit(2)

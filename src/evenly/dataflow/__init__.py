@@ -1,0 +1,1 @@
+"""Operators, edges and selectivity as plain data."""

@@ -1,0 +1,1 @@
+"""Which instance's outgoing queue may send next."""

@@ -1,0 +1,59 @@
+"""Every exception that a user of Evenly can meet, in one tree.
+
+Each is also the built-in exception that its kind suggests, so `except ValueError` works as expected.
+The message names the offending value and the remedy.
+"""
+
+from __future__ import annotations
+
+
+class EvenlyError(Exception):
+    """The root: catch this to catch all of Evenly's own errors."""
+
+
+class InvalidParameter(EvenlyError, ValueError):
+    """A parameter is outside its range."""
+
+
+class InvalidKeys(EvenlyError, TypeError):
+    """Keys of a kind that has no stable 64-bit identity here."""
+
+
+class InvalidCost(EvenlyError, ValueError):
+    """A cost or weight that is negative, infinite or not a number."""
+
+
+class UnknownColumn(EvenlyError, LookupError):
+    """A column that the data does not have."""
+
+
+class ColumnConflict(EvenlyError, ValueError):
+    """A column that Evenly would add exists already."""
+
+
+class EmptyStream(EvenlyError, ValueError):
+    """A question that has no answer for a stream without tuples."""
+
+
+class IncompatibleMerge(EvenlyError, ValueError):
+    """Two summaries that were not made with the same parameters."""
+
+
+class DamagedData(EvenlyError, ValueError):
+    """Saved bytes or a saved file that cannot be read back."""
+
+
+class NewerFormat(EvenlyError, ValueError):
+    """A saved file written by a later version of Evenly."""
+
+
+class MissingDependency(EvenlyError, ImportError):
+    """An optional library that a feature needs is not installed."""
+
+
+class JavaNotFound(EvenlyError, RuntimeError):
+    """No Java that Spark can run on."""
+
+
+class StreamingMismatch(EvenlyError, ValueError):
+    """A streaming DataFrame used in a way that only a batch DataFrame allows, or the reverse."""

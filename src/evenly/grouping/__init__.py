@@ -1,0 +1,1 @@
+"""Which instance receives a tuple: the protocols, the mapping they yield, and the algorithms."""

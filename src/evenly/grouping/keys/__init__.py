@@ -1,0 +1,9 @@
+"""Key groupings, one algorithm a file: every tuple of a key goes to one instance."""
+
+from evenly.grouping.keys.dkg import DKG
+from evenly.grouping.keys.exact_greedy import ExactGreedy
+from evenly.grouping.keys.modulo import Modulo
+from evenly.grouping.keys.one_instance import OneInstance
+from evenly.grouping.keys.universal import Universal
+
+__all__ = ["DKG", "ExactGreedy", "Modulo", "OneInstance", "Universal"]

@@ -1,0 +1,191 @@
+"""A fitted key grouping as plain data: heavy keys and buckets to instances."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import numpy as np
+
+from evenly.errors import DamagedData, InvalidParameter, NewerFormat
+from evenly.files import write_whole
+from evenly.kernels import routing, space_saving
+from evenly.kernels.types import F64, I32, U64
+from evenly.measures.load import imbalance_pct, instance_loads
+from evenly.sketches.hashing import Keys, key_ids
+
+FORMAT = "evenly.mapping"
+FORMAT_VERSION = 1
+
+KeyIds = Literal["integer", "xxhash64"]
+
+
+@dataclass(frozen=True, eq=False)
+class Mapping:
+    """Every key to exactly one of `instances` instances, before and after it is saved and read back.
+
+    A key with an entry of its own (`heavy_keys`) goes to that entry's instance; any other key goes to
+    the instance of its bucket, `floor(((a id + b) mod 2^61 - 1) / 2^61 x buckets)`, or, for the modulo
+    baseline (`a == 0`), bucket `id mod buckets`.
+
+    `ids` says what a key's 64-bit id is: `"integer"`, the integer itself (text and bytes are hashed);
+    `"xxhash64"`, what Spark's function of that name gives for the key columns. `version` counts the
+    mappings that followed each other for one query. The weights are what the mapping was fitted to.
+    """
+
+    instances: int
+    buckets: I32
+    a: int
+    b: int
+    heavy_keys: U64 = field(default_factory=lambda: np.zeros(0, np.uint64))
+    heavy_instances: I32 = field(default_factory=lambda: np.zeros(0, np.int32))
+    heavy_weights: F64 = field(default_factory=lambda: np.zeros(0))
+    bucket_weights: F64 = field(default_factory=lambda: np.zeros(0))
+    grouping: str = "dkg"
+    ids: KeyIds = "integer"
+    columns: tuple[str, ...] = ()
+    version: int = 1
+
+    def __post_init__(self) -> None:
+        if self.buckets.size < 1 or not self._in_range(self.buckets):
+            raise InvalidParameter(f"a mapping needs buckets that name instances 0 to {self.instances - 1}")
+        if not self.heavy_keys.size == self.heavy_instances.size == self.heavy_weights.size:
+            raise InvalidParameter("a mapping needs one instance and one weight for each heavy key")
+        if self.heavy_keys.size and not self._in_range(self.heavy_instances):
+            raise InvalidParameter(f"a mapping needs heavy keys on instances 0 to {self.instances - 1}")
+        if self.bucket_weights.size not in (0, self.buckets.size):
+            raise InvalidParameter(f"{self.buckets.size} buckets came with {self.bucket_weights.size} weights")
+
+    def _in_range(self, named: I32) -> bool:
+        return bool(0 <= named.min() <= named.max() < self.instances)
+
+    @cached_property
+    def _index(self) -> tuple[I32, np.uint64]:
+        bits = max(4, (4 * self.heavy_keys.size).bit_length())
+        index, shift = np.zeros(1 << bits, np.int32), np.uint64(64 - bits)
+        space_saving.rebuild(self.heavy_keys.size, self.heavy_keys, index, shift)
+        return index, shift
+
+    def assign(self, keys: Keys) -> I32:
+        """The instance of every key.
+
+        For a mapping with `ids="xxhash64"` the keys are those of one Spark column: text, bytes, or
+        64-bit integers. For any other key columns compute the ids with Spark and use `assign_ids`.
+        """
+        return self.assign_ids(key_ids(keys, hash_integers=self.ids == "xxhash64"))
+
+    def assign_ids(self, ids: U64) -> I32:
+        """The instance of every 64-bit id."""
+        index, shift = self._index
+        return routing.assign(
+            ids, self.heavy_keys, self.heavy_instances, index, shift, np.uint64(self.a), np.uint64(self.b), self.buckets
+        )
+
+    @property
+    def expected_loads(self) -> F64:
+        """The load of every instance, for the tuples that the mapping was fitted to."""
+        loads = instance_loads(self.heavy_instances, self.instances, self.heavy_weights)
+        if self.bucket_weights.size:
+            loads += instance_loads(self.buckets, self.instances, self.bucket_weights)
+        return loads
+
+    @property
+    def expected_imbalance_pct(self) -> float:
+        """The imbalance λ of the tuples that the mapping was fitted to."""
+        return imbalance_pct(self.expected_loads)
+
+    @property
+    def least_imbalance_pct(self) -> float:
+        """The least λ that any mapping of whole keys can have: the heaviest key needs an instance to itself."""
+        total = float(self.heavy_weights.sum() + self.bucket_weights.sum())
+        if total == 0.0 or self.heavy_weights.size == 0:
+            return 0.0
+        return max(0.0, (float(self.heavy_weights.max()) * self.instances / total - 1.0) * 100.0)
+
+    @property
+    def memory_bytes(self) -> int:
+        """The memory that routing needs."""
+        index, _ = self._index
+        return self.buckets.nbytes + self.heavy_keys.nbytes + self.heavy_instances.nbytes + index.nbytes
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Mapping) and self._content() == other._content()
+
+    def __hash__(self) -> int:
+        return hash(_checksum(self._content()))
+
+    def _content(self) -> dict[str, Any]:
+        return {
+            "format": FORMAT,
+            "format_version": FORMAT_VERSION,
+            "version": self.version,
+            "grouping": self.grouping,
+            "instances": self.instances,
+            "ids": self.ids,
+            "columns": list(self.columns),
+            "a": self.a,
+            "b": self.b,
+            "buckets": self.buckets.tolist(),
+            "bucket_weights": self.bucket_weights.tolist(),
+            "heavy_keys": self.heavy_keys.tolist(),
+            "heavy_instances": self.heavy_instances.tolist(),
+            "heavy_weights": self.heavy_weights.tolist(),
+        }
+
+    def to_json(self) -> str:
+        """The mapping as one JSON object with a checksum."""
+        content = self._content()
+        return json.dumps({**content, "checksum": _checksum(content)})
+
+    @classmethod
+    def from_json(cls, text: str | bytes, *, source: str = "this text") -> Self:
+        """The mapping that `to_json` was called on. Anything else is refused."""
+        try:
+            content = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise DamagedData(f"{source} is not a saved mapping, or is damaged: {error}") from error
+        if not isinstance(content, dict) or content.get("format") != FORMAT:
+            raise DamagedData(f"{source} is not a saved mapping: it has no format {FORMAT!r}")
+        version = content.get("format_version")
+        if isinstance(version, int) and version > FORMAT_VERSION:
+            raise NewerFormat(
+                f"{source} was saved in format version {version}, and this release reads up to {FORMAT_VERSION}: upgrade evenly"
+            )
+        if content.pop("checksum", None) != _checksum(content):
+            raise DamagedData(f"{source} is damaged: its checksum does not fit. Fit and save the mapping again")
+        try:
+            return cls(
+                instances=content["instances"],
+                buckets=np.array(content["buckets"], np.int32),
+                a=content["a"],
+                b=content["b"],
+                heavy_keys=np.array(content["heavy_keys"], np.uint64),
+                heavy_instances=np.array(content["heavy_instances"], np.int32),
+                heavy_weights=np.array(content["heavy_weights"], np.float64),
+                bucket_weights=np.array(content["bucket_weights"], np.float64),
+                grouping=content["grouping"],
+                ids=content["ids"],
+                columns=tuple(content["columns"]),
+                version=content["version"],
+            )
+        except (ValueError, LookupError, TypeError, ArithmeticError) as error:
+            raise DamagedData(f"{source} is damaged ({error}). Fit and save the mapping again") from error
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the mapping to a file, whole or not at all."""
+        write_whole(path, self.to_json())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read a mapping that `save` wrote."""
+        return cls.from_json(Path(path).read_bytes(), source=str(path))
+
+
+def _checksum(content: dict[str, Any]) -> str:
+    canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()

@@ -1,0 +1,45 @@
+"""Greedy multiprocessor scheduling: each item to the instance with the least load so far."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from evenly.kernels.compile import compiled, inlined
+from evenly.kernels.types import F64, I32, I64
+
+
+@inlined
+def _sift_down(loads: F64, heap: I32) -> None:
+    """Restore the heap after the load of its first instance grew. Order: least load, then lowest instance."""
+    size = heap.size
+    moving = heap[0]
+    at = 0
+    while True:
+        child = 2 * at + 1
+        if child >= size:
+            break
+        right = child + 1
+        if right < size and (
+            loads[heap[right]] < loads[heap[child]] or (loads[heap[right]] == loads[heap[child]] and heap[right] < heap[child])
+        ):
+            child = right
+        lower = heap[child]
+        if loads[lower] < loads[moving] or (loads[lower] == loads[moving] and lower < moving):
+            heap[at] = lower
+            at = child
+        else:
+            break
+    heap[at] = moving
+
+
+@compiled
+def greedy(weights: F64, order: I64, loads: F64) -> I32:
+    """Place the items in the given order; `loads` (all equal at the start) is updated in place."""
+    heap = np.arange(loads.size).astype(np.int32)
+    placed = np.empty(weights.size, np.int32)
+    for item in order:
+        instance = heap[0]
+        placed[item] = instance
+        loads[instance] += weights[item]
+        _sift_down(loads, heap)
+    return placed

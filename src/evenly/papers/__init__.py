@@ -1,0 +1,1 @@
+"""One module a paper: what was published beside what is measured."""

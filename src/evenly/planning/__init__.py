@@ -1,0 +1,1 @@
+"""How many threads, slots and machines a rate needs."""

@@ -1,0 +1,1 @@
+"""What a run showed: data first, then its rendering."""

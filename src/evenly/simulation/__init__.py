@@ -1,0 +1,1 @@
+"""Runs of groupings and policies without Spark."""

@@ -1,0 +1,97 @@
+"""Every key on its instance, for `DataFrame.transform`."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+
+from evenly.errors import ColumnConflict, InvalidParameter, StreamingMismatch
+from evenly.grouping.base import checked_instances
+from evenly.grouping.mapping import Mapping
+from evenly.spark.keys import Key, key_columns, key_names
+from evenly.spark.learning import learn_mapping
+from evenly.spark.placement import INSTANCE, with_instance, with_slot
+
+_SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
+
+
+def by_key(
+    df: DataFrame,
+    *,
+    key: Key,
+    instances: int,
+    slot: str | None = "slot",
+    mapping: Mapping | None = None,
+    fit_on: DataFrame | None = None,
+    tolerance_pct: float | None = 2.0,
+    seed: int = 0,
+) -> DataFrame:
+    """Spread the keys of `df` over `instances` partitions so that all have about the same number of rows.
+
+    All rows of a key are in one partition. Use it with `df.transform(evenly.by_key, key="user", instances=16)`.
+
+    - `slot="slot"` (the default) adds an INT column of that name. Group, window or join by the key and the
+      slot, in that order, `groupBy("user", "slot")`: the groups are those of the key alone, Spark finds
+      the rows where they are and does not shuffle again.
+    - `slot=None` adds no column and places rows with `repartitionById`, for work that needs no grouping,
+      such as `mapInArrow` or a write.
+
+    The mapping of keys to instances is learnt from `df`, which reads `df` once more (a sample of it, see
+    `learn_mapping`). Give `fit_on=` a smaller or an earlier DataFrame with the same key columns to learn from that
+    instead, or `mapping=` to skip learning. Cache `df` if it is costly to compute.
+
+    A streaming `df` needs `mapping=` or `fit_on=`. It only gets the slot column: the stateful operator
+    that follows does the shuffle, to `spark.sql.shuffle.partitions` partitions, which must be `instances`.
+
+    Null is a key like any other, and so is NaN. A single key heavier than the mean load of an instance cannot be
+    balanced by any placement of whole keys; `mapping.least_imbalance_pct` says what is possible.
+    """
+    instances = checked_instances(instances)
+    names = key_names(df, key)
+    if slot is not None and slot.lower() in (name.lower() for name in df.columns):
+        raise ColumnConflict(f"there is a column {slot!r} already: choose another name, such as slot='{slot}_'")
+    if mapping is None:
+        if df.isStreaming and fit_on is None:
+            raise StreamingMismatch(
+                "a mapping cannot be learnt from a streaming DataFrame: give mapping=, or fit_on= with a batch of earlier rows"
+            )
+        mapping = learn_mapping(
+            df if fit_on is None else fit_on, key=names, instances=instances, tolerance_pct=tolerance_pct, seed=seed
+        )
+    _check_mapping(mapping, names, instances)
+    if df.isStreaming:
+        return _streaming(df, mapping, names, slot)
+    if slot is None:
+        return _placed_by_id(df, mapping, names)
+    return with_slot(df, mapping, names, slot).repartition(instances, *key_columns(names), slot)
+
+
+def _streaming(df: DataFrame, mapping: Mapping, names: tuple[str, ...], slot: str | None) -> DataFrame:
+    if slot is None:
+        return _placed_by_id(df, mapping, names)
+    partitions = int(df.sparkSession.conf.get(_SHUFFLE_PARTITIONS) or 0)
+    if partitions != mapping.instances:
+        raise StreamingMismatch(
+            f"{_SHUFFLE_PARTITIONS} is {partitions} and instances is {mapping.instances}: a stateful operator shuffles to the "
+            f"former. Set it before the query first starts: spark.conf.set('{_SHUFFLE_PARTITIONS}', {mapping.instances})"
+        )
+    return with_slot(df, mapping, names, slot)
+
+
+def _placed_by_id(df: DataFrame, mapping: Mapping, names: tuple[str, ...]) -> DataFrame:
+    return with_instance(df, mapping, names, INSTANCE).repartitionById(mapping.instances, INSTANCE).drop(INSTANCE)
+
+
+def _check_mapping(mapping: Mapping, names: tuple[str, ...], instances: int) -> None:
+    if mapping.ids != "xxhash64":
+        raise InvalidParameter(
+            "this mapping was not learnt on Spark, so its ids are not those of Spark's keys: use learn_mapping(df, ...)"
+        )
+    if mapping.instances != instances:
+        raise InvalidParameter(
+            f"the mapping is for {mapping.instances} instances, not for {instances}: learn one for {instances}"
+        )
+    if mapping.columns and mapping.columns != names:
+        raise InvalidParameter(
+            f"the mapping is for the key columns {', '.join(mapping.columns)}, not for {', '.join(names)}: "
+            "learn one for these, in this order"
+        )

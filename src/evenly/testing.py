@@ -1,0 +1,81 @@
+"""Contract checks for groupings and sketches: ours pass them, and yours can be put to them too.
+
+Each takes a function that makes a fresh object, and raises AssertionError with the broken promise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol, Self
+
+import numpy as np
+
+from evenly.grouping.base import KeyGrouping
+from evenly.grouping.mapping import Mapping
+from evenly.sketches.hashing import Keys
+from evenly.streams.synthetic import zipf
+
+
+class Sketch(Protocol):
+    """What every sketch can do."""
+
+    def merge(self, other: Self) -> Self: ...
+
+    def to_bytes(self) -> bytes: ...
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self: ...
+
+
+def check_grouping(make: Callable[[], KeyGrouping], *, instances: int = 4) -> None:
+    """One key, one instance; every instance in range; saved and read back the same; any cut of the stream the same."""
+    keys = zipf(1.0, 500).draw(20_000, seed=1)
+    whole = make().fit(keys).mapping(instances)
+    cut = make().fit(keys[:7_000]).fit(keys[7_000:]).mapping(instances)
+    assigned = whole.assign(keys)
+
+    assert assigned.dtype == np.int32, "assign must give int32"
+    assert assigned.size == keys.size, "assign must give one instance a key"
+    assert 0 <= assigned.min() <= assigned.max() < instances, "an instance is out of range"
+    _check_one_instance_a_key(keys, assigned)
+    assert whole == cut, "two calls of fit must learn what one call learns"
+    assert make().fit(keys).mapping(instances) == whole, "the same tuples must give the same mapping"
+    assert Mapping.from_json(whole.to_json()) == whole, "a mapping must survive being saved"
+    unseen = np.arange(10**9, 10**9 + 1_000)
+    elsewhere = whole.assign(unseen)
+    assert 0 <= elsewhere.min() <= elsewhere.max() < instances, "a key never seen must have an instance too"
+
+    merged = make().fit(keys[:9_000]).merge(make().fit(keys[9_000:])).mapping(instances)
+    _check_one_instance_a_key(keys, merged.assign(keys))
+    learnt = whole.expected_loads.sum()
+    assert np.isclose(merged.expected_loads.sum(), learnt), "a merge must hold what both learners have seen"
+    assert make().mapping(instances).assign(keys).size == keys.size, "nothing learnt must still route every key"
+    assert make().fit(keys).memory_bytes >= 0, "memory_bytes must tell what the learner holds"
+
+
+def _check_one_instance_a_key(keys: np.ndarray, assigned: np.ndarray) -> None:
+    pairs = np.unique(np.stack([keys, assigned]), axis=1).shape[1]
+    assert pairs == np.unique(keys).size, "a key went to two instances"
+
+
+def check_sketch(make: Callable[[], Sketch], update: Callable[[Sketch, Keys], None]) -> None:
+    """Bytes and back; the same tuples in any cut give the same bytes; a merge with nothing changes nothing."""
+    keys = zipf(1.0, 500).draw(10_000, seed=2)
+    whole, cut = make(), make()
+    update(whole, keys)
+    for part in np.array_split(keys, 7):
+        update(cut, part)
+    saved = whole.to_bytes()
+    assert cut.to_bytes() == saved, "how the stream is cut into calls must not matter"
+    again = type(whole).from_bytes(saved)
+    assert again.to_bytes() == saved, "a sketch must survive being saved"
+    update(again, keys)
+    update(whole, keys)
+    assert again.to_bytes() == whole.to_bytes(), "a sketch read back must go on as the first would"
+    first, second = make(), make()
+    update(first, keys[:4_000])
+    update(second, keys[4_000:])
+    alone = first.to_bytes()
+    assert first.merge(second).to_bytes() != alone, "a merge must hold what both sketches have seen"
+    before = whole.to_bytes()
+    assert whole.merge(make()).to_bytes() == before, "merging an empty sketch must change nothing"

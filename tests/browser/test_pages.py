@@ -1,0 +1,50 @@
+"""Pages as a browser shows them."""
+
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+from matplotlib import image
+
+from evenly.files import write_whole
+from evenly.report.comparison import Comparison, Placement
+from evenly.report.page import comparison_page
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine (on Debian: apt-get install chromium)")
+
+
+def chromium(tmp_path, page, *options):
+    profile = tmp_path / "profile"
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
+    flags += ["--disable-sync", "--no-first-run", "--disable-quic", f"--user-data-dir={profile}", "--window-size=1000,1200"]
+    return subprocess.run(
+        [CHROMIUM, *flags, *options, page.as_uri()], capture_output=True, text=True, timeout=120, check=True
+    ).stdout
+
+
+@pytest.fixture
+def page(tmp_path):
+    by_hash = Placement("hash", np.array([100, 100, 100, 300]), np.array([1.0, 1.1, 0.9, 3.0]), 3.1, 4.0)
+    by_evenly = Placement("evenly", np.array([150, 150, 151, 149]), np.array([1.5, 1.5, 1.6, 1.5]), 1.7, 2.4)
+    compared = Comparison(by_hash, by_evenly, learning_s=0.3, least_imbalance_pct=0.0, same_results=True)
+    path = tmp_path / "page.html"
+    write_whole(path, comparison_page(compared, rows=600, wait_us=5.0))
+    return path
+
+
+def test_the_page_says_what_was_measured(tmp_path, page):
+    shown = chromium(tmp_path, page, "--dump-dom")
+    assert "1.82" in shown
+    assert "100.0 %" in shown
+    assert "λ" in shown
+
+
+def test_the_picture_shows_both_groupings_in_their_colours(tmp_path, page):
+    shot = tmp_path / "page.png"
+    chromium(tmp_path, page, f"--screenshot={shot}")
+    pixels = (image.imread(shot)[:, :, :3] * 255).round().astype(int)
+    for colour in ((0xC2, 0x57, 0x1A), (0x1B, 0x7F, 0x6B)):
+        assert (np.abs(pixels - colour).sum(axis=2) < 12).sum() > 2_000

@@ -1,0 +1,23 @@
+"""One Spark session for all tests that need one."""
+
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+from evenly.spark.session import local_session
+
+PARTITIONS = 8
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    session = local_session(
+        "evenly tests",
+        slots=2,
+        spark__sql__shuffle__partitions=str(PARTITIONS),
+        spark__sql__warehouse__dir=str(tmp_path_factory.mktemp("warehouse")),
+        spark__sql__session__timeZone="UTC",
+    )
+    yield session
+    session.stop()

@@ -1,0 +1,71 @@
+"""Mappings learnt on Spark."""
+
+import numpy as np
+import pytest
+from pyspark.sql import functions as F
+
+import evenly
+from evenly.errors import InvalidParameter, StreamingMismatch
+from evenly.grouping.keys import DKG
+from evenly.measures import imbalance_pct
+from evenly.spark.learning import sample_reserve
+from evenly.streams import zipf
+
+
+@pytest.fixture(scope="module")
+def skewed(spark):
+    keys = zipf(1.0, 2_000).draw(200_000, seed=5)
+    return spark.createDataFrame([(int(key),) for key in keys], "key bigint").repartition(6).persist()
+
+
+def rows_on_instances(df, instances):
+    found = df.groupBy(F.spark_partition_id().alias("at")).count().collect()
+    loads = np.zeros(instances)
+    for row in found:
+        loads[row.at] = row["count"]
+    return loads
+
+
+def test_learning_on_spark_equals_learning_in_python_when_every_row_is_read(skewed):
+    ids = np.array([row[0] for row in skewed.select(F.xxhash64("key")).collect()], np.int64).view(np.uint64)
+    expected = DKG.automatic(8).fit(ids).mapping(8)
+    learnt = evenly.learn_mapping(skewed, key="key", instances=8, tolerance_pct=None)
+    assert learnt.expected_loads.sum() == ids.size
+    assert learnt.expected_imbalance_pct == pytest.approx(expected.expected_imbalance_pct, abs=0.5)
+
+
+def test_a_learnt_mapping_balances_what_the_hash_does_not(skewed):
+    by_hash = imbalance_pct(rows_on_instances(skewed.repartition(8, "key"), 8))
+    placed = skewed.transform(evenly.by_key, key="key", instances=8)
+    assert by_hash > 20.0
+    assert imbalance_pct(rows_on_instances(placed, 8)) < 2.0
+
+
+def test_a_sample_of_a_large_partition_estimates_every_load_without_bias(spark):
+    rows = 3_000_000
+    df = spark.range(0, rows, numPartitions=1).select((F.col("id") % 10).alias("key"))
+    learnt = evenly.learn_mapping(df, key="key", instances=2, tolerance_pct=5.0)
+    assert learnt.heavy_weights.sum() == pytest.approx(rows, rel=0.03)
+    assert np.allclose(learnt.heavy_weights, rows / 10, rtol=0.1)
+
+
+def test_learning_twice_gives_the_same_mapping(skewed):
+    first = evenly.learn_mapping(skewed, key="key", instances=8, seed=3)
+    assert evenly.learn_mapping(skewed, key="key", instances=8, seed=3) == first
+
+
+def test_a_finer_tolerance_or_more_instances_need_a_larger_sample():
+    assert sample_reserve(16, 1.0) > sample_reserve(16, 2.0)
+    assert sample_reserve(64, 2.0) > sample_reserve(16, 2.0)
+
+
+@pytest.mark.parametrize("tolerance", [0.0, -1.0, float("nan"), float("inf")])
+def test_a_tolerance_out_of_range_is_refused(skewed, tolerance):
+    with pytest.raises(InvalidParameter, match=str(tolerance)):
+        evenly.learn_mapping(skewed, key="key", instances=8, tolerance_pct=tolerance)
+
+
+def test_a_stream_cannot_be_learnt_from_directly(spark):
+    stream = spark.readStream.format("rate").load()
+    with pytest.raises(StreamingMismatch, match="batch of earlier rows"):
+        evenly.learn_mapping(stream, key="value", instances=4)
