@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 PRIME = 2**61 - 1
 
@@ -156,3 +156,133 @@ def bucket_loads(keys: Iterable[int], weights: Iterable[float], *, a: int, b: in
     for key, weight in zip(keys, weights, strict=True):
         loads[universal_bucket(a, b, key, buckets)] += weight
     return loads
+
+
+def two_candidates(hashes: Sequence[tuple[int, int]], key: int, instances: int, *, distinct: bool = False) -> list[int]:
+    """Two hashes of a key; `distinct` counts the second among the instances that are not the first."""
+    (a1, b1), (a2, b2) = hashes[:2]
+    first = universal_bucket(a1, b1, key, instances)
+    if not distinct or instances == 1:
+        return [first, universal_bucket(a2, b2, key, instances)]
+    others = [instance for instance in range(instances) if instance != first]
+    return [first, others[universal_bucket(a2, b2, key, instances - 1)]]
+
+
+def send_to_least_loaded(candidates: Iterable[int], sent: list[int]) -> int:
+    """The first candidate of the fewest tuples sent so far, which then has one more."""
+    chosen = min(candidates, key=lambda instance: sent[instance])
+    sent[chosen] += 1
+    return chosen
+
+
+def partial_key(keys: Iterable[int], hashes: Sequence[tuple[int, int]], instances: int, *, distinct: bool = False) -> list[int]:
+    """PKG: the less loaded of two candidates."""
+    sent = [0] * instances
+    return [send_to_least_loaded(two_candidates(hashes, key, instances, distinct=distinct), sent) for key in keys]
+
+
+def choices_needed(counts: Sequence[float], total: float, *, threshold: float, epsilon: float, instances: int) -> int:
+    """D-Choices: the least d for which the expected loads of the heaviest key and of the whole head fit their instances."""
+    shares = [sum(heads) / total for heads in ([c for c in counts if c > threshold * total], [max(counts)])]
+    heads, heaviest = shares[0], (shares[1] if shares[1] > threshold else 0.0)
+    number = sum(count > threshold * total for count in counts)
+    first = max(2, int(heaviest * instances + 0.5))
+    for d in range(first, instances):
+        b = 1 - ((instances - 1) / instances) ** d
+        bh = 1 - ((instances - 1) / instances) ** (number * d)
+        whole_head = heads + (1 - heads) * bh * bh <= bh + epsilon
+        one_key = heaviest + (heads - heaviest) * b**d + (1 - heads) * b * b <= b + epsilon
+        if whole_head and one_key:
+            return d
+    return instances
+
+
+def head_choices(
+    keys: Iterable[int],
+    hashes: Sequence[tuple[int, int]],
+    instances: int,
+    *,
+    threshold: float,
+    counts: Callable[[int], dict[int, float]],
+    epsilon: float | None = None,
+) -> list[int]:
+    """W-Choices, or with an `epsilon` D-Choices; `counts(key)` counts one tuple more and gives all counts."""
+    sent = [0] * instances
+    d, found_at, out = instances, 0, []
+    for total, key in enumerate(keys, start=1):
+        counted = counts(key)
+        if epsilon is not None and (total == 1 or total >= found_at + 1 + found_at // 100):
+            d = choices_needed(list(counted.values()), total, threshold=threshold, epsilon=epsilon, instances=instances)
+            found_at = total
+        if counted[key] <= threshold * total:
+            candidates = two_candidates(hashes, key, instances)
+        elif d >= instances:
+            candidates = list(range(instances))
+        else:
+            candidates = [universal_bucket(a, b, key, instances) for a, b in hashes[:d]]
+        out.append(send_to_least_loaded(candidates, sent))
+    return out
+
+
+def where_seen(keys: Iterable[int], hashes: Sequence[tuple[int, int]], instances: int, *, remembered: int) -> list[int]:
+    """cAM: where the key was seen, if it is one of the first `remembered` keys; else the less loaded of two candidates."""
+    sent = [0] * instances
+    seen: dict[int, int] = {}
+    out = []
+    for key in keys:
+        candidates = [seen[key]] if key in seen else two_candidates(hashes, key, instances)
+        out.append(send_to_least_loaded(candidates, sent))
+        if key in seen or len(seen) < remembered:
+            seen[key] = out[-1]
+    return out
+
+
+def split_heavy(
+    keys: Iterable[int], heavy: dict[int, float], buckets: Sequence[float], *, a: int, b: int, instances: int
+) -> tuple[list[int], set[int]]:
+    """DKG + PKG: where each tuple goes, and the heavy keys that have two instances."""
+    halves = [weight / 2 for weight in heavy.values() for _ in range(2)]
+    placed = largest_first([*halves, *buckets], instances)
+    pairs = {key: placed[2 * number : 2 * number + 2] for number, key in enumerate(heavy)}
+    sparse = placed[len(halves) :]
+    sent = [0] * instances
+    out = [
+        send_to_least_loaded(pairs.get(key) or [sparse[universal_bucket(a, b, key, len(buckets))]], sent) for key in keys
+    ]
+    return out, {key for key, (first, second) in pairs.items() if first != second}
+
+
+def next_channels(queued: Sequence[float], queued_bytes: Sequence[float], tuples: int, *, look: int, current: int) -> list[int]:
+    """Of the next `look` instances the first empty one, else the one with the least (tuples, bytes), the nearest of them."""
+    waiting, out = list(queued), []
+    for _ in range(tuples):
+        ahead = [(current + step) % len(waiting) for step in range(1, look + 1)]
+        empty = [instance for instance in ahead if waiting[instance] == 0]
+        current = (empty or [min(ahead, key=lambda instance: (waiting[instance], queued_bytes[instance]))])[0]
+        waiting[current] += 1
+        out.append(current)
+    return out
+
+
+def isolated_keys(
+    shares: Sequence[float], kept: Sequence[int | None], homes: Sequence[int], *, instances: int, slack: float
+) -> list[int]:
+    """KIP: each key, from the heaviest down, where it was if it fits, else by its hash if it fits, else to the emptiest."""
+    most = max([1 / instances, *shares]) + slack
+    loads = [0.0] * instances
+    placed = [-1] * len(shares)
+    for item in sorted(range(len(shares)), key=lambda item: -shares[item]):
+        wanted = [at for at in (kept[item], homes[item]) if at is not None and at < instances]
+        fits = [at for at in wanted if loads[at] + shares[item] <= most]
+        placed[item] = fits[0] if fits else loads.index(min(loads))
+        loads[placed[item]] += shares[item]
+    return placed
+
+
+def arcs(points: dict[int, list[int]], buckets: int) -> list[int]:
+    """A ring of 2^32 places cut into equal arcs: the instance of the first point from each arc's beginning on."""
+    on_ring = sorted((place, instance) for instance, places in points.items() for place in places)
+    return [
+        next((instance for place, instance in on_ring if place >= bucket * 2**32 // buckets), on_ring[0][1])
+        for bucket in range(buckets)
+    ]

@@ -10,9 +10,9 @@ from typing import Protocol, Self
 
 import numpy as np
 
-from evenly.grouping.base import KeyGrouping
+from evenly.grouping.base import KeyGrouping, ReactiveGrouping, ShuffleGrouping, SplittingGrouping
 from evenly.grouping.mapping import Mapping
-from evenly.sketches.hashing import Keys
+from evenly.sketches.hashing import Keys, key_ids
 from evenly.streams.synthetic import zipf
 
 
@@ -56,6 +56,60 @@ def check_grouping(make: Callable[[], KeyGrouping], *, instances: int = 4) -> No
 def _check_one_instance_a_key(keys: np.ndarray, assigned: np.ndarray) -> None:
     pairs = np.unique(np.stack([keys, assigned]), axis=1).shape[1]
     assert pairs == np.unique(keys).size, "a key went to two instances"
+
+
+def check_splitting_grouping(make: Callable[[], SplittingGrouping]) -> None:
+    """Every instance in range; any cut of the stream the same; only the keys that it names on several instances.
+
+    `make` gives a sender that is ready to route.
+    """
+    keys = zipf(1.0, 500).draw(20_000, seed=1)
+    sender = make()
+    whole = sender.route(keys)
+    cut = make()
+    in_parts = np.concatenate([cut.route(part) for part in np.array_split(keys, 7)])
+
+    assert sender.needs_merge, "a grouping that splits keys must say that a merge is needed"
+    _check_instances(whole, keys.size, sender.instances)
+    assert np.array_equal(in_parts, whole), "how the stream is cut into calls must not matter"
+    assert np.array_equal(make().route(keys), whole), "the same tuples must be sent to the same instances"
+    assert cut.route(keys[:0]).size == 0, "no tuples must be sent nowhere"
+
+    split = sender.split_keys()
+    if split is not None:
+        others = keys[::-1].copy()
+        both, sent = np.concatenate([keys, others]), np.concatenate([whole, make().route(others)])
+        single = ~np.isin(key_ids(both), split)
+        _check_one_instance_a_key(both[single], sent[single])
+    before = sender.memory_bytes
+    sender.route(np.arange(200_000))
+    assert sender.memory_bytes == before, "memory must not grow with the number of keys"
+
+
+def check_shuffle_grouping(make: Callable[[], ShuffleGrouping]) -> None:
+    """Every instance in range; any cut of the stream the same, also after an observation of the queues."""
+    keys = zipf(1.0, 500).draw(5_000, seed=1)
+    sender, cut, again = make(), make(), make()
+    for observed in range(3):
+        if observed and isinstance(sender, ReactiveGrouping):
+            queued = np.arange(sender.instances) * 7 % 5 * 1_000.0
+            for one in (sender, cut, again):
+                assert isinstance(one, ReactiveGrouping)
+                one.observe(queued)
+        now_s = float(observed)
+        whole = sender.route(keys, now_s)
+        in_parts = np.concatenate([cut.route(part, now_s) for part in np.array_split(keys, 7)])
+        _check_instances(whole, keys.size, sender.instances)
+        assert np.array_equal(in_parts, whole), "how the stream is cut into calls must not matter"
+        assert np.array_equal(again.route(keys, now_s), whole), "the same observations must give the same instances"
+    assert sender.route(keys[:0], 3.0).size == 0, "no tuples must be sent nowhere"
+    assert sender.memory_bytes == again.memory_bytes >= 0, "memory_bytes must tell what the sender holds"
+
+
+def _check_instances(sent: np.ndarray, tuples: int, instances: int) -> None:
+    assert sent.dtype == np.int32, "route must give int32"
+    assert sent.size == tuples, "route must give one instance a tuple"
+    assert 0 <= sent.min() <= sent.max() < instances, "an instance is out of range"
 
 
 def check_sketch(make: Callable[[], Sketch], update: Callable[[Sketch, Keys], None]) -> None:

@@ -44,7 +44,7 @@ def test_buckets_are_those_of_big_integer_arithmetic(ids, buckets, seed, row):
 @given(st.integers(1, naive.PRIME - 1), st.integers(0, naive.PRIME - 1), st.sampled_from([0, 1, 2, 7, -1, -2]))
 def test_residues_at_both_ends_of_the_field_are_reduced_fully(a, b, wanted):
     key = (wanted - b) * pow(a, -1, naive.PRIME) % naive.PRIME
-    bucket = kernels.universal(np.array([key], np.uint64), np.uint64(a), np.uint64(b), np.uint64(1_000))
+    bucket = kernels.to_buckets(np.array([key], np.uint64), np.uint64(a), np.uint64(b), np.uint64(1_000))
     assert bucket.tolist() == [naive.universal_bucket(a, b, key, 1_000)] == [0 if wanted >= 0 else 999]
 
 

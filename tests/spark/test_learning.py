@@ -28,7 +28,7 @@ def rows_on_instances(df, instances):
 
 def test_learning_on_spark_equals_learning_in_python_when_every_row_is_read(skewed):
     ids = np.array([row[0] for row in skewed.select(F.xxhash64("key")).collect()], np.int64).view(np.uint64)
-    expected = DKG.automatic(8).fit(ids).mapping(8)
+    expected = DKG.automatic(8, ids="xxhash64").fit_ids(ids).mapping(8)
     learnt = evenly.learn_mapping(skewed, key="key", instances=8, tolerance_pct=None)
     assert learnt.expected_loads.sum() == ids.size
     assert learnt.expected_imbalance_pct == pytest.approx(expected.expected_imbalance_pct, abs=0.5)

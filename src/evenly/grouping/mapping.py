@@ -30,11 +30,11 @@ class Mapping:
     """Every key to exactly one of `instances` instances, before and after it is saved and read back.
 
     A key with an entry of its own (`heavy_keys`) goes to that entry's instance; any other key goes to
-    the instance of its bucket, `floor(((a id + b) mod 2^61 - 1) / 2^61 x buckets)`, or, for the modulo
-    baseline (`a == 0`), bucket `id mod buckets`.
+    the instance of its bucket, `floor(((a id + b) mod 2^61 - 1) / 2^61 x buckets)`, or, where `a` is 0,
+    bucket `id mod buckets`.
 
     `ids` says what a key's 64-bit id is: `"integer"`, the integer itself (text and bytes are hashed);
-    `"xxhash64"`, what Spark's function of that name gives for the key columns. `version` counts the
+    `"xxhash64"`, what Spark's function of that name gives for the key columns (then `a` is 0). `version` counts the
     mappings that followed each other for one query. The weights are what the mapping was fitted to.
     """
 
@@ -58,6 +58,8 @@ class Mapping:
             raise InvalidParameter("a mapping needs one instance and one weight for each heavy key")
         if self.heavy_keys.size and not self._in_range(self.heavy_instances):
             raise InvalidParameter(f"a mapping needs heavy keys on instances 0 to {self.instances - 1}")
+        if self.ids == "xxhash64" and self.a != 0:
+            raise InvalidParameter("ids that are hashes already go to buckets by modulo: a mapping of such ids has a = 0")
         if self.bucket_weights.size not in (0, self.buckets.size):
             raise InvalidParameter(f"{self.buckets.size} buckets came with {self.bucket_weights.size} weights")
 

@@ -53,12 +53,20 @@ def scale61(residue: np.uint64, buckets: np.uint64) -> np.uint64:
     return ((residue >> _29) * buckets) >> _32
 
 
+@inlined
+def bucket_of(key: np.uint64, a: np.uint64, b: np.uint64, buckets: np.uint64) -> np.uint64:
+    """The bucket of a key: Carter-Wegman's, or, where `a` is 0, the key as a signed integer modulo `buckets`."""
+    if a == np.uint64(0):
+        return np.uint64(np.int64(key) % np.int64(buckets))
+    return scale61(affine61(a, b, fold61(key)), buckets)
+
+
 @compiled
-def universal(keys: U64, a: np.uint64, b: np.uint64, buckets: np.uint64) -> I32:
+def to_buckets(keys: U64, a: np.uint64, b: np.uint64, buckets: np.uint64) -> I32:
     """The bucket of every key."""
     out = np.empty(keys.size, np.int32)
     for i in range(keys.size):
-        out[i] = scale61(affine61(a, b, fold61(keys[i])), buckets)
+        out[i] = bucket_of(keys[i], a, b, buckets)
     return out
 
 
@@ -67,7 +75,7 @@ def add_to_buckets(keys: U64, weights: F64, a: np.uint64, b: np.uint64, loads: F
     """Add each key's weight to the load of its bucket."""
     buckets = np.uint64(loads.size)
     for i in range(keys.size):
-        loads[scale61(affine61(a, b, fold61(keys[i])), buckets)] += weights[i]
+        loads[bucket_of(keys[i], a, b, buckets)] += weights[i]
 
 
 @inlined

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from evenly.kernels.compile import compiled
-from evenly.kernels.hashing import affine61, fold61, scale61
+from evenly.kernels.hashing import bucket_of
 from evenly.kernels.space_saving import home
 from evenly.kernels.types import I32, U64
 
@@ -14,7 +14,7 @@ from evenly.kernels.types import I32, U64
 def assign(
     ids: U64, heavy: U64, heavy_instances: I32, index: I32, shift: np.uint64, a: np.uint64, b: np.uint64, buckets: I32
 ) -> I32:
-    """The instance of every key. Buckets are Carter-Wegman's, or the id modulo their number where `a` is 0."""
+    """The instance of every key."""
     mask = np.uint64(index.size - 1)
     count = np.uint64(buckets.size)
     out = np.empty(ids.size, np.int32)
@@ -27,9 +27,7 @@ def assign(
                 instance = heavy_instances[index[at] - 1]
                 break
             at = (at + np.uint64(1)) & mask
-        if instance < 0 and a == 0:
-            instance = buckets[np.int64(key) % buckets.size]
-        elif instance < 0:
-            instance = buckets[scale61(affine61(a, b, fold61(key)), count)]
+        if instance < 0:
+            instance = buckets[bucket_of(key, a, b, count)]
         out[i] = instance
     return out

@@ -41,7 +41,7 @@ def busy_bars(comparison: Comparison) -> str:
             panel.bar(places, run.busy_s, color=colour, width=0.75)
             mean = float(run.busy_s.mean())
             panel.axhline(mean, color=INK, linewidth=1, linestyle=(0, (4, 3)))
-            panel.annotate("mean", (places[-1] + 0.45, mean), textcoords="offset points", xytext=(0, 3), ha="right", fontsize=9)
+            panel.annotate("mean", (places[-1] + 0.6, mean), textcoords="offset points", xytext=(4, 0), va="center", fontsize=9)
             panel.set_title(f"{title}: λ = {run.imbalance_pct:.1f} %, stage {run.stage_s:.1f} s", fontsize=11)
             panel.set_xlabel("instance")
             panel.set_xticks(places)

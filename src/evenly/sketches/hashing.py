@@ -122,4 +122,4 @@ class UniversalHash:
         self.b = derive(seed, f"b{row}", prime)
 
     def __call__(self, keys: Keys) -> I32:
-        return kernels.universal(key_ids(keys), np.uint64(self.a), np.uint64(self.b), np.uint64(self.buckets))
+        return kernels.to_buckets(key_ids(keys), np.uint64(self.a), np.uint64(self.b), np.uint64(self.buckets))

@@ -20,7 +20,7 @@ from evenly.errors import InvalidParameter, StreamingMismatch
 from evenly.grouping.base import checked_instances
 from evenly.grouping.keys.dkg import DKG
 from evenly.grouping.mapping import Mapping
-from evenly.sketches.hashing import derive
+from evenly.sketches.hashing import WRITABLE, derive
 from evenly.spark.keys import Key, key_id, key_names
 
 _ROW_IN_PARTITION = (1 << 33) - 1
@@ -54,10 +54,10 @@ def learn_mapping(df: DataFrame, *, key: Key, instances: int, tolerance_pct: flo
     if tolerance_pct is not None:
         rows = _sampled(df.select(key_id(names).alias("id")), sample_reserve(instances, tolerance_pct), seed)
     learnt = rows.mapInArrow(_partition_learner(instances, seed), "learner binary").collect()
-    learner = DKG.automatic(instances, seed=seed)
+    learner = DKG.automatic(instances, seed=seed, ids="xxhash64")
     for row in learnt:
         learner.merge(DKG.from_bytes(bytes(row.learner)))
-    return learner.mapping(ids="xxhash64", columns=names)
+    return learner.mapping(columns=names)
 
 
 def _sampled(ids: DataFrame, reserve: int, seed: int) -> DataFrame:
@@ -69,10 +69,10 @@ def _sampled(ids: DataFrame, reserve: int, seed: int) -> DataFrame:
 
 def _partition_learner(instances: int, seed: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def learn(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        learner = DKG.automatic(instances, seed=seed)
+        learner = DKG.automatic(instances, seed=seed, ids="xxhash64")
         for batch in batches:
             ids = batch.column(0).to_numpy().view(np.uint64)
-            learner.fit(ids, batch.column(1).to_numpy())
+            learner.fit_ids(np.require(ids, requirements=WRITABLE), batch.column(1).to_numpy())
         if learner.total > 0.0:
             yield pa.record_batch({"learner": pa.array([learner.to_bytes()], pa.binary())})
 

@@ -20,10 +20,6 @@ from evenly.spark.keys import key_columns, key_id
 
 INSTANCE = "__evenly_instance"
 
-_PRIME = (1 << 61) - 1
-_LOW31 = (1 << 31) - 1
-_LOW30 = (1 << 30) - 1
-
 
 def with_instance(df: DataFrame, mapping: Mapping, names: tuple[str, ...], column: str) -> DataFrame:
     """`df` with the instance of each row, an INT: what `repartitionById` takes."""
@@ -50,33 +46,10 @@ def _routed(df: DataFrame, mapping: Mapping, names: tuple[str, ...], value_of: I
     """`df` with the step "routed": `value_of[instance]` for the instance of each row's key."""
     steps = df.withColumn(_name("id"), key_id(names))
     bucket = F.pmod(_step("id"), _long(mapping.buckets.size)).cast("int")
-    if mapping.a != 0:
-        steps = _with_residue(steps, mapping.a, mapping.b)
-        scaled = F.shiftright(_step("residue"), 29) * _long(mapping.buckets.size)
-        bucket = F.shiftright(scaled, 32).cast("int")
     routed = _array(value_of[mapping.buckets], "int")[bucket]
     if mapping.heavy_keys.size:
         routed = _heavy_or(routed, mapping, value_of)
     return steps.withColumn(_name("routed"), routed)
-
-
-def _with_residue(df: DataFrame, a: int, b: int) -> DataFrame:
-    """(a id + b) mod 2^61 - 1 in signed 64-bit arithmetic, with factors cut at 31 bits.
-
-    The sum's first part is below 2^63 because b enters it less the prime.
-    """
-    a1, a0 = a >> 31, a & _LOW31
-    folded = _low(_step("id"), _PRIME) + F.shiftrightunsigned(_step("id"), 61)
-    df = df.withColumn(_name("x"), folded)
-    x1, x0 = F.shiftright(_step("x"), 31), _low(_step("x"), _LOW31)
-    df = df.withColumns({_name("middle"): x0 * _long(a1) + x1 * _long(a0), _name("low"): x0 * _long(a0)})
-    middle, low = _step("middle"), _step("low")
-    high = F.shiftleft(F.shiftright(_step("x"), 31) * _long(a1), 1) + F.shiftright(middle, 30)
-    total = high + F.shiftleft(_low(middle, _LOW30), 31) + _low(low, _PRIME) + F.shiftright(low, 61) + _long(b - _PRIME)
-    df = df.withColumn(_name("total"), total)
-    df = df.withColumn(_name("folded"), _low(_step("total"), _PRIME) + F.shiftright(_step("total"), 61))
-    below = F.when(_step("folded") >= _long(_PRIME), _step("folded") - _long(_PRIME)).otherwise(_step("folded"))
-    return df.withColumn(_name("residue"), below)
 
 
 def _heavy_or(otherwise: Column, mapping: Mapping, value_of: I32) -> Column:

@@ -13,7 +13,7 @@ from evenly.grouping.base import checked_instances
 from evenly.grouping.mapping import KeyIds, Mapping
 from evenly.grouping.scheduling import largest_first
 from evenly.kernels import hashing
-from evenly.kernels.types import F64, I32, U64
+from evenly.kernels.types import F64, U64
 from evenly.sketches import codec
 from evenly.sketches.hashing import Keys, UniversalHash, key_ids
 from evenly.sketches.space_saving import SpaceSaving
@@ -35,7 +35,8 @@ class DKG:
     instance. A key is always on one instance; memory does not grow with the number of keys.
 
     Parameters: `theta` and `epsilon` with 0 < epsilon < theta <= 1 (epsilon is theta / 2 if not given);
-    `mu` at least 1; `seed`. The defaults are the paper's. `DKG.automatic(instances)` chooses finer ones
+    `mu` at least 1; `seed`; `ids="xxhash64"` for keys of Spark, whose ids are hashes already, so that buckets
+    are the id modulo their number. The defaults are the paper's. `DKG.automatic(instances)` chooses finer ones
     for better balance. What is learnt serves any number of instances up to the number of buckets.
 
     >>> grouping = DKG(2).fit(np.array([1, 1, 1, 2, 3, 4]))
@@ -47,7 +48,14 @@ class DKG:
     name = "dkg"
 
     def __init__(
-        self, instances: int, *, theta: float = 0.1, epsilon: float | None = None, mu: float = 2.0, seed: int = 0
+        self,
+        instances: int,
+        *,
+        theta: float = 0.1,
+        epsilon: float | None = None,
+        mu: float = 2.0,
+        seed: int = 0,
+        ids: KeyIds = "integer",
     ) -> None:
         instances = checked_instances(instances)
         epsilon = theta / 2.0 if epsilon is None else epsilon
@@ -59,13 +67,14 @@ class DKG:
             raise InvalidParameter(f"epsilon must be at least {1.0 / _ABSURD:g}, one counter each, got {epsilon}")
         if not 1.0 <= mu <= _ABSURD / instances:
             raise InvalidParameter(f"mu must be from 1 to {_ABSURD / instances:g} for {instances} instances, got {mu}")
-        self.instances, self.theta, self.epsilon, self.mu, self.seed = instances, theta, epsilon, mu, seed
-        self._hash = UniversalHash(math.ceil(instances * mu), seed=seed)
-        self._buckets = np.zeros(self._hash.buckets)
+        self.instances, self.theta, self.epsilon, self.mu, self.seed, self.ids = instances, theta, epsilon, mu, seed, ids
+        drawn = UniversalHash(math.ceil(instances * mu), seed=seed)
+        self._a, self._b = (drawn.a, drawn.b) if ids == "integer" else (0, 0)
+        self._buckets = np.zeros(drawn.buckets)
         self._heavy = SpaceSaving(math.ceil(1.0 / epsilon))
 
     @classmethod
-    def automatic(cls, instances: int, *, seed: int = 0) -> Self:
+    def automatic(cls, instances: int, *, seed: int = 0, ids: KeyIds = "integer") -> Self:
         """Parameters fine enough that one item is about a 64th of an instance's load.
 
         A key is heavy from 1/64 of the mean load of an instance on and there are 64 buckets an instance,
@@ -74,7 +83,7 @@ class DKG:
         instances = checked_instances(instances)
         counters = min(2 * _FINE * instances, _MOST_COUNTERS)
         mu = max(1.0, min(float(_FINE), _MOST_BUCKETS / instances))
-        return cls(instances, theta=2.0 / counters, mu=mu, seed=seed)
+        return cls(instances, theta=2.0 / counters, mu=mu, seed=seed, ids=ids)
 
     @property
     def total(self) -> float:
@@ -87,25 +96,29 @@ class DKG:
 
     def fit(self, keys: Keys, weights: ArrayLike | None = None) -> Self:
         """Learn from tuples; each weighs 1, or what `weights` says."""
-        ids = key_ids(keys)
+        return self.fit_ids(key_ids(keys, hash_integers=self.ids == "xxhash64"), weights)
+
+    def fit_ids(self, ids: U64, weights: ArrayLike | None = None) -> Self:
+        """Learn from tuples whose 64-bit ids are known already."""
         loads = np.ones(ids.size) if weights is None else checked_weights(weights, ids.size, what="weights")
-        hashing.add_to_buckets(ids, loads, np.uint64(self._hash.a), np.uint64(self._hash.b), self._buckets)
+        hashing.add_to_buckets(ids, loads, np.uint64(self._a), np.uint64(self._b), self._buckets)
         self._heavy.update(ids, None if weights is None else loads)
         return self
 
     def merge(self, other: DKG) -> Self:
         """Take in what another learner with the same parameters has seen."""
-        mine = (self.instances, self.theta, self.epsilon, self.mu, self.seed)
-        theirs = (other.instances, other.theta, other.epsilon, other.mu, other.seed)
+        mine = (self.instances, self.theta, self.epsilon, self.mu, self.seed, self.ids)
+        theirs = (other.instances, other.theta, other.epsilon, other.mu, other.seed, other.ids)
         if mine != theirs:
             raise IncompatibleMerge(
-                f"learners with (instances, theta, epsilon, mu, seed) {mine} and {theirs} cannot be merged: make them alike"
+                f"learners with (instances, theta, epsilon, mu, seed, ids) {mine} and {theirs} "
+                "cannot be merged: make them alike"
             )
         self._buckets += other._buckets
         self._heavy.merge(other._heavy)
         return self
 
-    def mapping(self, instances: int | None = None, *, ids: KeyIds = "integer", columns: tuple[str, ...] = ()) -> Mapping:
+    def mapping(self, instances: int | None = None, *, columns: tuple[str, ...] = ()) -> Mapping:
         """The mapping for what has been seen. Nothing seen gives buckets dealt out evenly."""
         instances = self.instances if instances is None else checked_instances(instances)
         if instances > self._buckets.size:
@@ -119,14 +132,14 @@ class DKG:
         return Mapping(
             instances=instances,
             buckets=placed[keys.size :],
-            a=self._hash.a,
-            b=self._hash.b,
+            a=self._a,
+            b=self._b,
             heavy_keys=keys,
             heavy_instances=placed[: keys.size],
             heavy_weights=weights,
             bucket_weights=buckets,
             grouping=self.name,
-            ids=ids,
+            ids=self.ids,
             columns=columns,
         )
 
@@ -140,7 +153,7 @@ class DKG:
 
     def _sparse_loads(self, heavy: U64, weights: F64) -> F64:
         """What is left in the buckets without the heavy keys; rounding must not leave less than nothing."""
-        own: I32 = self._hash(heavy)
+        own = hashing.to_buckets(heavy, np.uint64(self._a), np.uint64(self._b), np.uint64(self._buckets.size))
         left = self._buckets - np.bincount(own, weights, self._buckets.size)
         return np.where(left > 1e-9 * self.total, left, 0.0)
 
@@ -153,15 +166,18 @@ class DKG:
             parameters=parameters,
             seed=np.array(str(self.seed)),
             buckets=self._buckets,
+            ids=np.array(self.ids),
             heavy=np.frombuffer(self._heavy.to_bytes(), np.uint8),
         )
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
         """The learner that `to_bytes` was called on; it goes on from there."""
-        parts = codec.unpack(KIND, data, "instances", "parameters", "seed", "buckets", "heavy")
+        parts = codec.unpack(KIND, data, "instances", "parameters", "seed", "ids", "buckets", "heavy")
         theta, epsilon, mu = parts["parameters"].tolist()
-        learner = cls(int(parts["instances"]), theta=theta, epsilon=epsilon, mu=mu, seed=int(str(parts["seed"])))
+        ids: KeyIds = "integer" if str(parts["ids"]) == "integer" else "xxhash64"
+        seed = int(str(parts["seed"]))
+        learner = cls(int(parts["instances"]), theta=theta, epsilon=epsilon, mu=mu, seed=seed, ids=ids)
         learner._buckets[:] = parts["buckets"]
         learner._heavy = SpaceSaving.from_bytes(parts["heavy"].tobytes())
         return learner
