@@ -1,1 +1,1 @@
-"""Runs of groupings and policies without Spark."""
+"""Runs of the library's decisions without Spark: many drawn streams, or a recorded one."""
