@@ -183,9 +183,8 @@ def partial_key(keys: Iterable[int], hashes: Sequence[tuple[int, int]], instance
 
 def choices_needed(counts: Sequence[float], total: float, *, threshold: float, epsilon: float, instances: int) -> int:
     """D-Choices: the least d for which the expected loads of the heaviest key and of the whole head fit their instances."""
-    shares = [sum(heads) / total for heads in ([c for c in counts if c > threshold * total], [max(counts)])]
-    heads, heaviest = shares[0], (shares[1] if shares[1] > threshold else 0.0)
-    number = sum(count > threshold * total for count in counts)
+    heavy = [count for count in counts if count > threshold * total]
+    heads, heaviest, number = sum(heavy) / total, max(heavy, default=0.0) / total, len(heavy)
     first = max(2, int(heaviest * instances + 0.5))
     for d in range(first, instances):
         b = 1 - ((instances - 1) / instances) ** d
@@ -211,7 +210,7 @@ def head_choices(
     d, found_at, out = instances, 0, []
     for total, key in enumerate(keys, start=1):
         counted = counts(key)
-        if epsilon is not None and (total == 1 or total >= found_at + 1 + found_at // 100):
+        if epsilon is not None and total >= found_at + 1 + found_at // 100:
             d = choices_needed(list(counted.values()), total, threshold=threshold, epsilon=epsilon, instances=instances)
             found_at = total
         if counted[key] <= threshold * total:
@@ -246,9 +245,7 @@ def split_heavy(
     pairs = {key: placed[2 * number : 2 * number + 2] for number, key in enumerate(heavy)}
     sparse = placed[len(halves) :]
     sent = [0] * instances
-    out = [
-        send_to_least_loaded(pairs.get(key) or [sparse[universal_bucket(a, b, key, len(buckets))]], sent) for key in keys
-    ]
+    out = [send_to_least_loaded(pairs.get(key) or [sparse[universal_bucket(a, b, key, len(buckets))]], sent) for key in keys]
     return out, {key for key, (first, second) in pairs.items() if first != second}
 
 

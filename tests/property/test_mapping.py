@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 import naive
@@ -133,9 +133,8 @@ def test_a_truncated_file_is_refused(length):
         Mapping.from_json(SAVED[:length])
 
 
-@given(st.integers(0, len(SAVED) - 1), st.integers(1, 9))
+@given(st.sampled_from([at for at, letter in enumerate(SAVED) if letter.isdigit()]), st.integers(1, 9))
 def test_a_changed_digit_is_noticed_or_changes_nothing(at, step):
-    assume(SAVED[at].isdigit())
     text = f"{SAVED[:at]}{(int(SAVED[at]) + step) % 10}{SAVED[at + 1 :]}"
     try:
         mapping = Mapping.from_json(text)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import evenly
-from evenly.cli import demo
+from evenly.cli import demo, paper
 from evenly.cli.output import people
 from evenly.errors import EvenlyError
 
@@ -22,6 +22,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("demo")(demo.demo)
+app.add_typer(paper.app)
 
 
 def _print_version(wanted: bool) -> None:

@@ -50,6 +50,7 @@ class Mapping:
     ids: KeyIds = "integer"
     columns: tuple[str, ...] = ()
     version: int = 1
+    capacities: F64 | None = None
 
     def __post_init__(self) -> None:
         if self.buckets.size < 1 or not self._in_range(self.buckets):
@@ -60,6 +61,8 @@ class Mapping:
             raise InvalidParameter(f"a mapping needs heavy keys on instances 0 to {self.instances - 1}")
         if self.ids == "xxhash64" and self.a != 0:
             raise InvalidParameter("ids that are hashes already go to buckets by modulo: a mapping of such ids has a = 0")
+        if self.capacities is not None and self.capacities.shape != (self.instances,):
+            raise InvalidParameter(f"a mapping to {self.instances} instances came with {self.capacities.size} capacities")
         if self.bucket_weights.size not in (0, self.buckets.size):
             raise InvalidParameter(f"{self.buckets.size} buckets came with {self.bucket_weights.size} weights")
 
@@ -99,7 +102,7 @@ class Mapping:
     @property
     def expected_imbalance_pct(self) -> float:
         """The imbalance λ of the tuples that the mapping was fitted to."""
-        return imbalance_pct(self.expected_loads)
+        return imbalance_pct(self.expected_loads, self.capacities)
 
     @property
     def least_imbalance_pct(self) -> float:
@@ -107,7 +110,9 @@ class Mapping:
         total = float(self.heavy_weights.sum() + self.bucket_weights.sum())
         if total == 0.0 or self.heavy_weights.size == 0:
             return 0.0
-        return max(0.0, (float(self.heavy_weights.max()) * self.instances / total - 1.0) * 100.0)
+        largest = 1.0 if self.capacities is None else float(self.capacities.max())
+        together = self.instances if self.capacities is None else float(self.capacities.sum())
+        return max(0.0, (float(self.heavy_weights.max()) / largest * together / total - 1.0) * 100.0)
 
     @property
     def memory_bytes(self) -> int:
@@ -137,6 +142,7 @@ class Mapping:
             "heavy_keys": self.heavy_keys.tolist(),
             "heavy_instances": self.heavy_instances.tolist(),
             "heavy_weights": self.heavy_weights.tolist(),
+            "capacities": None if self.capacities is None else self.capacities.tolist(),
         }
 
     def to_json(self) -> str:
@@ -174,6 +180,7 @@ class Mapping:
                 ids=content["ids"],
                 columns=tuple(content["columns"]),
                 version=content["version"],
+                capacities=None if content["capacities"] is None else np.array(content["capacities"], np.float64),
             )
         except (ValueError, LookupError, TypeError, ArithmeticError) as error:
             raise DamagedData(f"{source} is damaged ({error}). Fit and save the mapping again") from error

@@ -33,6 +33,22 @@ def _sift_down(loads: F64, heap: I32) -> None:
 
 
 @compiled
+def greedy_unequal(weights: F64, order: I64, loads: F64, capacities: F64) -> I32:
+    """Place each item where load over capacity is least after it came, ties to the lowest instance."""
+    placed = np.empty(weights.size, np.int32)
+    for item in order:
+        best = 0
+        least = np.inf
+        for instance in range(loads.size):
+            after = (loads[instance] + weights[item]) / capacities[instance]
+            if after < least:
+                best, least = instance, after
+        placed[item] = best
+        loads[best] += weights[item]
+    return placed
+
+
+@compiled
 def greedy(weights: F64, order: I64, loads: F64) -> I32:
     """Place the items in the given order; `loads` (all equal at the start) is updated in place."""
     heap = np.arange(loads.size).astype(np.int32)

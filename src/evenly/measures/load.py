@@ -9,13 +9,18 @@ from evenly.errors import EmptyStream
 from evenly.kernels.types import F64, I32, I64
 
 
-def imbalance_pct(loads: ArrayLike) -> float:
-    """λ = (max load / mean load - 1) x 100 %. Instances that all have nothing to do are balanced: 0."""
+def imbalance_pct(loads: ArrayLike, capacities: ArrayLike | None = None) -> float:
+    """λ = (max load / mean load - 1) x 100 %. Instances that all have nothing to do are balanced: 0.
+
+    With `capacities`, what counts is load over capacity, and the mean is that of the whole: total load over
+    total capacity.
+    """
     values = np.asarray(loads, np.float64)
     if values.size == 0:
         raise EmptyStream("there is no imbalance of no instances: give the load of at least one")
-    mean = float(values.mean())
-    return 0.0 if mean == 0.0 else (float(values.max()) / mean - 1.0) * 100.0
+    room = np.ones(values.size) if capacities is None else np.asarray(capacities, np.float64)
+    mean = float(values.sum() / room.sum())
+    return 0.0 if mean == 0.0 else (float((values / room).max()) / mean - 1.0) * 100.0
 
 
 def sigma(loads: ArrayLike) -> float:

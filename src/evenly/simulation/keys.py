@@ -12,18 +12,18 @@ import math
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from evenly.errors import InvalidParameter
+from evenly.errors import EmptyStream, InvalidParameter
 from evenly.grouping.base import SplittingGrouping, checked_instances
 from evenly.grouping.keys import DKG, WOSIM, ExactGreedy, Modulo, OneInstance, Universal
 from evenly.grouping.splitting import DKGPKG, PKG, DChoices, WChoices
 from evenly.kernels import dkg_runs as kernels
 from evenly.kernels.types import F64, I64, U64
 from evenly.measures.load import imbalance_pct, instance_loads, sigma
-from evenly.sketches.hashing import UniversalHash, derive
+from evenly.sketches.hashing import Keys, UniversalHash, derive, key_ids
 from evenly.sketches.space_saving import SpaceSaving
 from evenly.streams.synthetic import KeyStream, injection
 
@@ -33,6 +33,7 @@ EVALUATED = 20_000
 
 _SPLITTING: dict[str, Callable[[Setting, int], SplittingGrouping]] = {
     PKG.name: lambda setting, seed: PKG(setting.instances, seed=seed),
+    "pkg-distinct": lambda setting, seed: PKG(setting.instances, distinct=True, seed=seed),
     DChoices.name: lambda setting, seed: DChoices(setting.instances, seed=seed),
     WChoices.name: lambda setting, seed: WChoices(setting.instances, seed=seed),
     DKGPKG.name: lambda setting, seed: DKGPKG(setting.instances, theta=setting.theta, mu=setting.mu, seed=seed),
@@ -128,11 +129,39 @@ def simulate(
         return _run(stream, wanted, evaluated, run_seed(seed, run))
 
     with ThreadPoolExecutor(threads) as pool:
-        for run, result in enumerate(pool.map(one, range(runs))):
-            measured[run] = result
-            if progress is not None:
-                progress(1)
+        try:
+            for run, result in enumerate(pool.map(one, range(runs))):
+                measured[run] = result
+                if progress is not None:
+                    progress(1)
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
     return Runs(stream.name, wanted, np.ascontiguousarray(measured[:, :, 0].T), np.ascontiguousarray(measured[:, :, 1].T))
+
+
+def simulate_recorded(keys: Keys, settings: Sequence[Setting], *, draws: int, seed: int = 0) -> Runs:
+    """One recorded stream, through all settings, with `draws` different hashes.
+
+    The settings learn from the beginning of the stream (`learnt`), and what follows the longest is evaluated. What
+    Space Saving finds does not depend on the hash, so it looks at the tuples once.
+    """
+    if draws < 1:
+        raise InvalidParameter(f"draws must be at least 1, got {draws}")
+    wanted = tuple(settings)
+    learnt = max(setting.learnt for setting in wanted)
+    ids = key_ids(keys)
+    if learnt >= ids.size:
+        raise EmptyStream(f"{ids.size} tuples leave none to evaluate after {learnt} to learn from: learn from fewer")
+    distinct, ranks = np.unique(ids, return_inverse=True)
+    counts = np.bincount(ranks[learnt:], minlength=distinct.size).astype(np.float64)
+    everything = np.arange(distinct.size)
+    first = _Drawn(ids, distinct, counts, _residues(distinct, 0), 0, ranks, everything, distinct.size)
+    measured = np.empty((draws, len(wanted), 2))
+    for draw in range(draws):
+        of_draw = run_seed(seed, draw)
+        measured[draw] = _measure(replace(first, residues=_residues(distinct, of_draw), seed=of_draw), wanted, learnt)
+    return Runs("recorded", wanted, np.ascontiguousarray(measured[:, :, 0].T), np.ascontiguousarray(measured[:, :, 1].T))
 
 
 def run_seed(seed: int, run: int) -> int:
@@ -215,15 +244,24 @@ def _draw(stream: KeyStream, learnt: int, evaluated: int, seed: int) -> _Drawn:
     counts = np.bincount(ranks[learnt:], minlength=stream.n)
     seen = np.flatnonzero(np.bincount(ranks, minlength=stream.n))
     keys = values[seen]
+    return _Drawn(
+        values[ranks], keys, counts[seen].astype(np.float64), _residues(keys, seed), seed, ranks, seen, stream.n
+    )
+
+
+def _residues(keys: U64, seed: int) -> U64:
+    """The residues of the hash that groupings draw with this seed, whatever their number of buckets."""
     drawn = UniversalHash(1, seed=seed)
-    residues = kernels.residues(keys, np.uint64(drawn.a), np.uint64(drawn.b))
-    return _Drawn(values[ranks], keys, counts[seen].astype(np.float64), residues, seed, ranks, seen, stream.n)
+    return kernels.residues(keys, np.uint64(drawn.a), np.uint64(drawn.b))
 
 
 def _run(stream: KeyStream, settings: Sequence[Setting], evaluated: int, seed: int) -> F64:
     """λ and σ of each setting on one stream."""
     learnt = max(setting.learnt for setting in settings)
-    drawn = _draw(stream, learnt, evaluated, seed)
+    return _measure(_draw(stream, learnt, evaluated, seed), settings, learnt)
+
+
+def _measure(drawn: _Drawn, settings: Sequence[Setting], learnt: int) -> F64:
     out = np.empty((len(settings), 2))
     for row, setting in enumerate(settings):
         loads = _loads(setting, drawn, learnt)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Self
 
 import numpy as np
@@ -126,6 +127,20 @@ class SpaceSaving:
         self._errors[: keys.size] = errors
         self._state[:] = keys.size, floor, total
         kernels.rebuild(keys.size, self._keys, self._index, self._shift)
+
+    def scale(self, factor: float) -> None:
+        """Multiply all weights by a positive factor: the bounds hold for the scaled stream."""
+        if not 0.0 < factor < math.inf:
+            raise InvalidParameter(f"factor must be above 0 and finite, got {factor}")
+        self._counts *= factor
+        self._errors *= factor
+        self._state[[kernels.FLOOR, kernels.TOTAL]] *= factor
+
+    def scaled(self, factor: float) -> Self:
+        """A copy with all weights multiplied by a positive factor."""
+        copy = type(self).from_bytes(self.to_bytes())
+        copy.scale(factor)
+        return copy
 
     def to_bytes(self) -> bytes:
         """The summary as bytes that do not depend on Python's pickle."""

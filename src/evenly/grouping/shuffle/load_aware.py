@@ -72,7 +72,6 @@ class LoadAwareShuffle:
         changes = np.where(fill <= fill.min() + _NEAR, _RISE, -_FALL)
         self._weights = np.clip(self._weights + changes, 0, MOST)
         self._ring = self._new_ring()
-        self._next = 0
 
     def _new_ring(self) -> I32:
         """Places in proportion to the weights, rounded down; those left over repeat places already given."""

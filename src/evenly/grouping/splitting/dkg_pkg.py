@@ -28,7 +28,7 @@ class DKGPKG(LearnsThrough):
 
     Parameters: `instances`, `theta`, `epsilon`, `mu` and `seed` as for DKG.
 
-    >>> sender = DKGPKG(2).fit(np.array([1, 1, 1, 2, 3, 4]))
+    >>> sender = DKGPKG(2, theta=0.5).fit(np.array([1, 1, 1, 2, 3, 4]))
     >>> sender.split_keys().tolist(), np.bincount(sender.route(np.full(10, 1))).tolist()
     ([1], [5, 5])
 

@@ -1,0 +1,165 @@
+"""How evenly DKG with automatic parameters spreads recorded keys, and what rebuilding buys when keys drift.
+
+    python benchmarks/key_streams.py FOLDER [--json]
+
+FOLDER holds the Parquet files named below; files that are not there are left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from rich.console import Console
+from rich.table import Table
+
+import evenly
+from evenly.grouping.drift import detect, rebuild
+from evenly.grouping.keys import DKG, ExactGreedy, Universal
+from evenly.grouping.mapping import Mapping
+from evenly.kernels.types import U64
+from evenly.measures import imbalance_pct, instance_loads
+from evenly.sketches import key_ids
+from evenly.streams import read_column
+
+STREAMS = {
+    "flights3m": ("key", "dest"),
+    "congress_mentions": ("key",),
+    "congress_cost": ("author",),
+    "wyscout_events": ("player", "cell", "sub"),
+    "debian_dep_refs": ("key",),
+    "wikiticker": ("key", "user"),
+    "wiki_sent_1": ("text",),
+}
+INSTANCES = (4, 8, 16, 32)
+WINDOW = 20_000
+Row = dict[str, object]
+
+
+def key_streams(folder: Path) -> Iterator[tuple[str, U64]]:
+    """Every key column that is there; sentences become their words in lower case."""
+    for name, columns in STREAMS.items():
+        path = folder / f"{name}.parquet"
+        for column in columns if path.is_file() else ():
+            values = read_column(path, column)
+            if column == "text":
+                values = pc.list_flatten(pc.split_pattern(pc.utf8_lower(values), " "))
+            yield f"{name}.{column}", key_ids(values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values)
+
+
+def imbalance(mapping: Mapping, ids: U64) -> float:
+    return imbalance_pct(instance_loads(mapping.assign_ids(ids), mapping.instances))
+
+
+def balance(stream: str, ids: U64) -> list[Row]:
+    """λ of DKG fitted on the evaluated part itself, and on the first fifth; exact greedy and hashing beside it."""
+    first, rest = ids[: ids.size // 5], ids[ids.size // 5 :]
+    rows: list[Row] = []
+    for instances in INSTANCES:
+        learner = DKG.automatic(instances).fit(rest)
+        ways: dict[str, float] = {
+            "universal": float(np.mean([imbalance(Universal(seed=seed).mapping(instances), rest) for seed in range(8)])),
+            "o-apx": imbalance(ExactGreedy().fit(rest).mapping(instances), rest),
+            "dkg": imbalance(learner.mapping(), rest),
+            "dkg, first fifth": imbalance(DKG.automatic(instances).fit(first).mapping(), rest),
+        }
+        rows += [
+            {
+                "series": "balance",
+                "stream": stream,
+                "grouping": grouping,
+                "instances": instances,
+                "imbalance_pct_mean": value,
+                "memory_bytes": learner.memory_bytes if grouping.startswith("dkg") else None,
+            }
+            for grouping, value in ways.items()
+        ]
+    return rows
+
+
+def drift(stream: str, ids: U64, instances: int = 10) -> list[Row]:
+    """Mean λ over windows of a mapping learnt once and never rebuilt, and of one rebuilt after each window.
+
+    A rebuild may move 5 % of the load, and comes only where the detector asks for it.
+    """
+    learner = DKG.automatic(instances, half_life=WINDOW)
+    learner.fit_ids(ids[:WINDOW])
+    fixed = current = learner.mapping()
+    never, mended, moved = [], [], []
+    for start in range(WINDOW, ids.size - WINDOW + 1, WINDOW):
+        window = ids[start : start + WINDOW]
+        never.append(imbalance(fixed, window))
+        mended.append(imbalance(current, window))
+        learner.fit_ids(window)
+        if detect(learner, current, threshold_pct=2.0).rebuild:
+            renewed = rebuild(learner, current, budget_pct=5.0)
+            current = renewed.mapping
+            moved.append(renewed.moved_load_pct)
+    shared = {"series": "drift", "stream": stream, "instances": instances}
+    return [
+        {**shared, "grouping": "never rebuilt", "imbalance_pct_mean": float(np.mean(never))},
+        {
+            **shared,
+            "grouping": "rebuilt",
+            "imbalance_pct_mean": float(np.mean(mended)),
+            "moved_load_pct": float(np.mean(moved)) if moved else 0.0,
+            "messages": len(moved),
+        },
+    ]
+
+
+def merged(stream: str, ids: U64, instances: int = 16) -> list[Row]:
+    """One learner against eight that each see an eighth, merged."""
+    one = DKG.automatic(instances).fit(ids)
+    eight = [DKG.automatic(instances).fit(part) for part in np.array_split(ids, 8)]
+    together = eight[0]
+    for other in eight[1:]:
+        together.merge(other)
+    return [
+        {"series": "merged", "stream": stream, "grouping": name, "instances": instances, "imbalance_pct_mean": value}
+        for name, value in (("one learner", imbalance(one.mapping(), ids)), ("eight, merged", imbalance(together.mapping(), ids)))
+    ]
+
+
+def show(rows: list[Row]) -> None:
+    for series in ("balance", "drift", "merged"):
+        chosen = [row for row in rows if row["series"] == series]
+        groupings = list(dict.fromkeys(str(row["grouping"]) for row in chosen))
+        table = Table(title=f"{series}: mean λ in %", title_justify="left")
+        for heading in ("stream", "instances", *groupings, "moved % a rebuild", "rebuilds", "bytes"):
+            table.add_column(heading, justify="right")
+        for stream, instances in dict.fromkeys((str(row["stream"]), row["instances"]) for row in chosen):
+            here = {str(row["grouping"]): row for row in chosen if (row["stream"], row["instances"]) == (stream, instances)}
+            extra = {key: value for row in here.values() for key, value in row.items() if value is not None}
+            cells = [f"{here[name]['imbalance_pct_mean']:.1f}" for name in groupings]
+            moved = f"{extra['moved_load_pct']:.1f}" if "moved_load_pct" in extra else ""
+            table.add_row(
+                stream, str(instances), *cells, moved, str(extra.get("messages", "")), str(extra.get("memory_bytes", ""))
+            )
+        Console().print(table)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    rows: list[Row] = []
+    for stream, ids in key_streams(options.folder):
+        rows += balance(stream, ids) + merged(stream, ids)
+        if stream in ("congress_mentions.key", "wiki_sent_1.text"):
+            rows += drift(stream, ids)
+    if options.json:
+        told = {"command": "key_streams", "version": evenly.__version__, "parameters": {"window": WINDOW}}
+        print(json.dumps({**told, "results": rows}))
+    else:
+        show(rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,59 @@
+"""The page of a rerun paper: every figure drawn anew, beside a verdict on every value that the paper states."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from markupsafe import Markup
+
+from evenly.report.figures import Curves, PaperFigure, draw_svg
+
+_PAGES = Environment(
+    loader=PackageLoader("evenly.report"), autoescape=select_autoescape(["html"]), undefined=StrictUndefined, trim_blocks=True
+)
+
+
+@dataclass(frozen=True)
+class Paper:
+    """What the page says of the paper and of the campaign."""
+
+    title: str
+    citation: str
+    runs: int
+    seed: int
+    seconds: float
+
+
+def shown(value: object) -> str:
+    """A value of a verdict as people read it: numbers short, sentences as they are."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return "" if value is None else str(value)
+    return f"{value:.3g}" if abs(value) < 1.0 else f"{value:,.1f}".removesuffix(".0")
+
+
+_PAGES.filters["shown"] = shown
+
+
+def paper_page(paper: Paper, figures: Sequence[PaperFigure]) -> str:
+    """One self-contained page: no script, nothing loaded from elsewhere."""
+    verdicts = [verdict for figure in figures for verdict in figure.verdicts]
+    pictures = {
+        figure.figure: Markup(draw_svg(figure.panels, columns=figure.columns))  # noqa: S704 - drawn here, from numbers alone
+        for figure in figures
+        if figure.panels
+    }
+    return _PAGES.get_template("paper.html").render(
+        paper=paper,
+        figures=figures,
+        pictures=pictures,
+        reproduced=sum(verdict["verdict"] == "reproduced" for verdict in verdicts),
+        stated=len(verdicts),
+    )
+
+
+def simulation_page(source: str, rows: Sequence[dict[str, object]], panels: Sequence[Curves]) -> str:
+    """One self-contained page with the table and the picture of `evenly simulate keys`."""
+    picture = Markup(draw_svg(panels))  # noqa: S704 - drawn here; names are escaped by matplotlib
+    return _PAGES.get_template("simulation.html").render(source=source, rows=rows, picture=picture)

@@ -1,0 +1,56 @@
+"""The quadratic cost of a key, and the count of distinct keys that its estimate rests on."""
+
+import numpy as np
+import pytest
+
+from evenly.errors import InvalidParameter
+from evenly.grouping.keys.quadratic_dkg import QuadraticDKG
+from evenly.kernels import distinct
+from evenly.measures import instance_loads, sigma
+from evenly.streams import zipf
+from evenly.testing import check_grouping
+
+
+def squared_loads(mapping, keys):
+    values, counts = np.unique(keys, return_counts=True)
+    return instance_loads(mapping.assign(values), mapping.instances, counts.astype(float) ** 2)
+
+
+def mean_sigma(alpha, instances, **parameters):
+    found = []
+    for seed in range(12):
+        keys = zipf(alpha).draw(100_000, seed=seed)
+        mapping = QuadraticDKG(instances, seed=seed, **parameters).fit(keys[:80_000]).mapping()
+        found.append(sigma(squared_loads(mapping, keys[80_000:])))
+    return float(np.mean(found))
+
+
+@pytest.mark.parametrize("count", [0, 1, 5, 40, 300, 5_000])
+def test_distinct_keys_are_counted_within_the_error_of_64_registers(count):
+    found = []
+    for seed in range(50):
+        keys = np.random.default_rng(seed).integers(0, 2**63, count).astype(np.uint64)
+        registers = np.zeros((1, 64), np.uint8)
+        for _ in range(2):  # a key seen again changes nothing
+            distinct.update(keys, np.uint64(0), np.uint64(0), registers)
+        found += distinct.estimate(registers).tolist()
+    assert np.mean(found) == pytest.approx(count, rel=0.08, abs=0.05)
+    assert np.std(found) <= 0.2 * count
+
+
+def test_the_distinct_estimate_balances_better_than_the_square_of_a_bucket():
+    assert mean_sigma(1.0, 2) < 0.8 * mean_sigma(1.0, 2, buckets="squared")
+
+
+@pytest.mark.parametrize(("mu", "published"), [(4.0, 1.98e6), (16.0, 1.28e6), (32.0, 1.01e6)])
+def test_more_buckets_repair_the_squared_estimate_as_published(mu, published):
+    assert mean_sigma(1.0, 2, buckets="squared", mu=mu) == pytest.approx(published, rel=0.35)
+
+
+def test_it_keeps_the_contract_of_a_grouping():
+    check_grouping(lambda: QuadraticDKG(4))
+
+
+def test_another_estimate_is_refused():
+    with pytest.raises(InvalidParameter, match="cubed"):
+        QuadraticDKG(4, buckets="cubed")
