@@ -3,9 +3,10 @@
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+DATA ?= ../shared/data
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint test-unit test-spark test-browser bench-micro bench-spark lock format clean
+.PHONY: help demo test lint test-unit test-spark test-browser bench-micro bench-spark bench-keys lock format clean
 
 help: ## Explain every target
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,6 +37,9 @@ bench-micro: $(READY) ## Measure the kernels on one core, beside numpy and DataS
 
 bench-spark: $(READY) ## Measure learning and placement on Spark, beside plain Spark
 	$(BIN)/python benchmarks/spark_placement.py
+
+bench-keys: $(READY) ## Measure balance and drift on recorded keys in the folder DATA
+	$(BIN)/python benchmarks/key_streams.py $(DATA)
 
 format: $(READY) ## Format the code
 	$(BIN)/ruff check --fix

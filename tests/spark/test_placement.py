@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from evenly.grouping.keys import DKG
 from evenly.grouping.mapping import Mapping
 from evenly.spark.keys import key_id, key_names
-from evenly.spark.placement import two_choice_tables, with_instance, with_slot
+from evenly.spark.placement import with_instance, with_slot
 
 
 def mapping_for(df, key, instances, *, heavy=5):
@@ -120,15 +120,6 @@ def test_placement_leaves_no_column_of_its_own(spark):
     df = spark.range(10).select(F.col("id").alias("key"), F.lit("2020").alias("day"))
     names, mapping = mapping_for(df, "key", 4)
     assert with_slot(df, mapping, names, "slot").columns == ["key", "day", "slot"]
-
-
-@pytest.mark.parametrize("count", [1, 2, 3, 100, 5_000])
-def test_every_heavy_key_is_found_by_two_look_ups(count):
-    ids = np.unique(np.random.default_rng(count).integers(0, 2**64, count, dtype=np.uint64))
-    first, second = two_choice_tables(ids)
-    bits = np.uint64(first.size.bit_length() - 1)
-    for place, key in enumerate(ids):
-        assert first[int(key & np.uint64(first.size - 1))] == place or second[int(key >> (np.uint64(64) - bits))] == place
 
 
 def test_a_mapping_learnt_in_python_on_the_same_ids_agrees_with_spark(spark):

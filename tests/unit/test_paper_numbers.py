@@ -51,3 +51,15 @@ def test_dkg_matches_the_exact_schedule_in_every_run_and_the_hash_never_beats_th
 
 def test_one_instance_wastes_nine_of_ten(runs):
     assert imbalances(runs, OneInstance, 10) == pytest.approx(900.0)
+
+
+@pytest.mark.parametrize("instances", [2, 5, 10])
+def test_with_automatic_parameters_a_zipf_1_stream_is_spread_nearly_as_by_full_knowledge(instances):
+    gaps = []
+    for seed in range(12):
+        keys = zipf(1.0, 10_000).draw(LEARNT + EVALUATED, seed=seed)
+        learnt = DKG.automatic(instances, seed=seed).fit(keys[:LEARNT]).mapping()
+        full = ExactGreedy().fit(keys[LEARNT:]).mapping(instances)
+        reached, least = (imbalance_pct(instance_loads(m.assign(keys[LEARNT:]), instances)) for m in (learnt, full))
+        gaps.append(reached - least)
+    assert np.mean(gaps) < 3.0

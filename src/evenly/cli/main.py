@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import evenly
-from evenly.cli import demo, paper
+from evenly.cli import demo, paper, simulate
 from evenly.cli.output import people
 from evenly.errors import EvenlyError
 
@@ -23,6 +23,7 @@ app = typer.Typer(
 )
 app.command("demo")(demo.demo)
 app.add_typer(paper.app)
+app.add_typer(simulate.app)
 
 
 def _print_version(wanted: bool) -> None:

@@ -32,9 +32,11 @@ def papers() -> None:
 @app.command("dkg")
 def dkg(
     figure: Annotated[
-        list[str] | None, typer.Option(help=f"Which figure, any number of times: {', '.join(paper.FIGURES)}. All by default.")
+        list[str] | None, typer.Option(help=f"Which figures, with commas between or repeated: {', '.join(paper.FIGURES)}.")
     ] = None,
-    runs: Annotated[int, typer.Option(help=f"Streams drawn for each point, {FEWEST_RUNS} to {MOST_RUNS} (the paper's).")] = 1_000,
+    runs: Annotated[
+        int, typer.Option(help=f"Streams drawn for each point, {FEWEST_RUNS} to {MOST_RUNS} (the paper's).")
+    ] = 1_000,
     out: Annotated[Path | None, typer.Option(help="A folder for the page (dkg.html) and a PNG for each figure.")] = None,
     seed: Annotated[int, typer.Option(help="Another seed draws other streams and hashes.")] = 0,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead, for programs.")] = False,
@@ -46,9 +48,9 @@ def dkg(
     """
     if not FEWEST_RUNS <= runs <= MOST_RUNS:
         raise InvalidParameter(f"--runs must be from {FEWEST_RUNS} to {MOST_RUNS}, got {runs}")
-    if out is not None and out.exists() and not out.is_dir():
-        raise InvalidParameter(f"--out must name a folder, and {out} is a file")
-    names = paper.chosen(figure or [])
+    names = paper.chosen([name.strip() for text in figure or [] for name in text.split(",")])
+    if out is not None:
+        _make_folder(out)
     started = perf_counter()
     figures = _measure(names, runs, seed)
     about = Paper(paper.TITLE, paper.CITATION, runs, seed, perf_counter() - started)
@@ -58,6 +60,14 @@ def dkg(
         print_json("paper", parameters, [row for one in figures for row in one.rows()])
     else:
         _print(figures, about, written)
+
+
+def _make_folder(out: Path) -> None:
+    """Before the work, so that a bad folder does not cost it."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidParameter(f"--out must name a folder that can be made and written to, got {out}: {error}") from error
 
 
 def _measure(names: list[str], runs: int, seed: int) -> list[PaperFigure]:
@@ -72,13 +82,14 @@ def _measure(names: list[str], runs: int, seed: int) -> list[PaperFigure]:
 
 
 def _write(out: Path, about: Paper, figures: list[PaperFigure]) -> list[Path]:
-    out.mkdir(parents=True, exist_ok=True)
     written = [out / "dkg.html"]
     write_whole(written[0], paper_page(about, figures))
     for one in figures:
         if one.panels:
             written.append(out / f"dkg-figure-{one.figure}.png")
-            written[-1].write_bytes(draw_png(one.panels, columns=one.columns))
+            partial = written[-1].with_suffix(".partial")
+            partial.write_bytes(draw_png(one.panels, columns=one.columns))
+            partial.replace(written[-1])
     return written
 
 

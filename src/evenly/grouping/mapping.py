@@ -14,7 +14,8 @@ import numpy as np
 
 from evenly.errors import DamagedData, InvalidParameter, NewerFormat
 from evenly.files import write_whole
-from evenly.kernels import routing, space_saving
+from evenly.grouping.two_choices import in_places, two_choice_tables
+from evenly.kernels import routing
 from evenly.kernels.types import F64, I32, U64
 from evenly.measures.load import imbalance_pct, instance_loads
 from evenly.sketches.hashing import Keys, key_ids
@@ -70,11 +71,10 @@ class Mapping:
         return bool(0 <= named.min() <= named.max() < self.instances)
 
     @cached_property
-    def _index(self) -> tuple[I32, np.uint64]:
-        bits = max(4, (4 * self.heavy_keys.size).bit_length())
-        index, shift = np.zeros(1 << bits, np.int32), np.uint64(64 - bits)
-        space_saving.rebuild(self.heavy_keys.size, self.heavy_keys, index, shift)
-        return index, shift
+    def _tables(self) -> tuple[U64, I32, U64, I32]:
+        first, second = two_choice_tables(routing.mix(self.heavy_keys))
+        keys, instances = self.heavy_keys, self.heavy_instances
+        return in_places(first, keys), in_places(first, instances), in_places(second, keys), in_places(second, instances)
 
     def assign(self, keys: Keys) -> I32:
         """The instance of every key.
@@ -86,10 +86,10 @@ class Mapping:
 
     def assign_ids(self, ids: U64) -> I32:
         """The instance of every 64-bit id."""
-        index, shift = self._index
-        return routing.assign(
-            ids, self.heavy_keys, self.heavy_instances, index, shift, np.uint64(self.a), np.uint64(self.b), self.buckets
-        )
+        a, b = np.uint64(self.a), np.uint64(self.b)
+        if self.heavy_keys.size == 0:
+            return routing.by_bucket(ids, a, b, self.buckets)
+        return routing.assign(ids, *self._tables, a, b, self.buckets)
 
     @property
     def expected_loads(self) -> F64:
@@ -117,8 +117,8 @@ class Mapping:
     @property
     def memory_bytes(self) -> int:
         """The memory that routing needs."""
-        index, _ = self._index
-        return self.buckets.nbytes + self.heavy_keys.nbytes + self.heavy_instances.nbytes + index.nbytes
+        tables = self._tables if self.heavy_keys.size else ()
+        return self.buckets.nbytes + sum(table.nbytes for table in tables)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Mapping) and self._content() == other._content()

@@ -57,7 +57,7 @@ class Bench:
         return Summary.of(self.measure(sample).at(setting)[0])
 
     def sigma(self, sample: Sample, setting: Setting) -> Summary:
-        """σ of a setting over the runs."""
+        """Sigma of a setting over the runs."""
         return Summary.of(self.measure(sample).at(setting)[1])
 
     def every_imbalance_pct(self, sample: Sample, settings: Iterable[Setting]) -> list[F64]:

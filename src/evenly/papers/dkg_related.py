@@ -1,5 +1,7 @@
 """Figures 10, 13 and 14 of the DKG paper: a recorded trace, and DKG beside related work."""
 
+# ruff: noqa: RUF001, RUF002 - the paper's Greek letters
+
 from __future__ import annotations
 
 import os
@@ -140,7 +142,9 @@ def figure_10(bench: Bench) -> PaperFigure:
     title = "Imbalance λ on a trace of positions in football matches"
     trace = find_trace()
     if trace is None:
-        return PaperFigure("10", title, skipped=f"no {TRACE} in ${DATA_VARIABLE} or {DATA_FOLDER}: set the variable to its folder")
+        return PaperFigure(
+            "10", title, skipped=f"no {TRACE} in ${DATA_VARIABLE} or {DATA_FOLDER}: set the variable to its folder"
+        )
     keys = pitch_cells(np.asarray(read_column(trace, "x")), np.asarray(read_column(trace, "y")))
     half = keys.size // 2
     series = ("o-apx", "modulo", "dkg", "universal")
@@ -224,9 +228,14 @@ def _trace_verdicts(found: dict[tuple[str, int], Summary], share: float) -> list
             "10",
             "dkg",
             published="DKG does much better than Modulo except at k = 7 and 9",
-            measured=f"better at {len(INSTANCES) - len(behind)} of {len(INSTANCES)} k" + (f", not at {_named(behind)}" if behind else ""),
+            measured=f"better at {len(INSTANCES) - len(behind)} of {len(INSTANCES)} k"
+            + (f", not at {_named(behind)}" if behind else ""),
             holds=set(behind) <= {7, 9},
             why="DKG's mean over hashes must be below Modulo's one value at all other k"
-            + (": the cells of this trace are so many and so light that cell numbers modulo k are nearly even" if behind else ""),
+            + (
+                ": the cells of this trace are so many and so light that cell numbers modulo k are nearly even"
+                if behind
+                else ""
+            ),
         ),
     ]

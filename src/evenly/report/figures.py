@@ -16,7 +16,7 @@ from evenly.report.pictures import EVEN, INK, UNEVEN
 
 COLOURS: Mapping[str, str] = {
     "dkg": EVEN,
-    "evenly": EVEN,
+    "evenly": "#0b4f6c",
     "zipf-1.0": "#5b7fa6",
     "zipf-2.0": EVEN,
     "zipf-3.0": "#8a5a9e",
@@ -28,8 +28,10 @@ COLOURS: Mapping[str, str] = {
     "pkg": "#8a5a9e",
     "pkg-distinct": "#c49bd3",
     "dkg+pkg": "#5b7fa6",
-    "dkg-wosim": "#d9a441",
+    "dkg-wosim": "#b0566b",
 }
+_YARDSTICK = "o-apx"
+"""Drawn broad and pale, because good groupings lie on it."""
 _OTHERS = ("#5b7fa6", "#8a5a9e", "#d9a441", "#7c8f3f", "#b0566b", "#3f8f8a", "#c49bd3", "#8c6d4f")
 
 _STYLE: dict[Any, Any] = {
@@ -141,7 +143,7 @@ def draw_svg(panels: Sequence[Panel], *, columns: int = 2) -> str:
 def _draw(panels: Sequence[Panel], columns: int) -> Canvas:
     columns = min(columns, len(panels))
     rows = -(-len(panels) // columns)
-    width = 7.2 if columns == 1 else 4.8 * columns
+    width = 8.2 if columns == 1 else 5.0 * columns
     canvas = Canvas(figsize=(width, 3.6 * rows), layout="constrained")
     axes = canvas.subplots(rows, columns, squeeze=False).ravel()
     for place, panel in zip(axes, panels, strict=False):
@@ -173,7 +175,8 @@ def _draw_curves(place: Any, panel: Curves) -> None:
             label=f"{curve.name}, worst" if curve.worst else curve.name,
             color=colours[curve.name],
             linestyle=(0, (3, 2)) if curve.worst else "-",
-            linewidth=1.4,
+            linewidth=3.4 if curve.name == _YARDSTICK else 1.4,
+            alpha=0.35 if curve.name == _YARDSTICK else 1.0,
             marker="o",
             markersize=3.2,
             markerfacecolor="white" if curve.worst else colours[curve.name],
@@ -187,7 +190,7 @@ def _draw_curves(place: Any, panel: Curves) -> None:
     place.set_ylabel(panel.y_label)
     place.spines[["top", "right"]].set_visible(False)
     place.grid(visible=True, color="#e6eaee", linewidth=0.7)
-    place.legend(frameon=False, fontsize=8)
+    place.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))
 
 
 def _draw_bars(place: Any, panel: Bars) -> None:

@@ -53,7 +53,7 @@ def paper_page(paper: Paper, figures: Sequence[PaperFigure]) -> str:
     )
 
 
-def simulation_page(source: str, rows: Sequence[dict[str, object]], panels: Sequence[Curves]) -> str:
-    """One self-contained page with the table and the picture of `evenly simulate keys`."""
-    picture = Markup(draw_svg(panels))  # noqa: S704 - drawn here; names are escaped by matplotlib
-    return _PAGES.get_template("simulation.html").render(source=source, rows=rows, picture=picture)
+def simulation_page(source: str, table: Sequence[Sequence[str]], panels: Sequence[Curves]) -> str:
+    """One self-contained page with the picture and the table (its first row has the headings) of a simulation."""
+    picture = Markup(draw_svg(panels))  # noqa: S704 - drawn by matplotlib, which escapes text
+    return _PAGES.get_template("simulation.html").render(source=source, table=table, picture=picture)

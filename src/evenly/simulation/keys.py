@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from evenly.errors import EmptyStream, InvalidParameter
-from evenly.grouping.base import SplittingGrouping, checked_instances
+from evenly.grouping.base import KeyGrouping, SplittingGrouping, checked_instances
 from evenly.grouping.keys import DKG, WOSIM, ExactGreedy, Modulo, OneInstance, Universal
 from evenly.grouping.splitting import DKGPKG, PKG, DChoices, WChoices
 from evenly.kernels import dkg_runs as kernels
@@ -38,7 +38,14 @@ _SPLITTING: dict[str, Callable[[Setting, int], SplittingGrouping]] = {
     WChoices.name: lambda setting, seed: WChoices(setting.instances, seed=seed),
     DKGPKG.name: lambda setting, seed: DKGPKG(setting.instances, theta=setting.theta, mu=setting.mu, seed=seed),
 }
-_BY_COUNTS = (DKG.name, WOSIM.name, ExactGreedy.name, Universal.name, Modulo.name, OneInstance.name)
+_WHOLE: dict[str, Callable[[Setting, int], KeyGrouping]] = {
+    DKG.name: lambda setting, seed: DKG(setting.instances, theta=setting.theta, mu=setting.mu, seed=seed),
+    WOSIM.name: lambda setting, seed: WOSIM(setting.instances, theta=setting.theta, seed=seed),
+    ExactGreedy.name: lambda _, seed: ExactGreedy(seed=seed),
+    Universal.name: lambda _, seed: Universal(seed=seed),
+    Modulo.name: lambda _, seed: Modulo(seed=seed),
+    OneInstance.name: lambda _, seed: OneInstance(seed=seed),
+}
 
 
 @dataclass(frozen=True)
@@ -58,14 +65,14 @@ class Setting:
 
     def __post_init__(self) -> None:
         checked_instances(self.instances)
-        if self.grouping not in _BY_COUNTS and self.grouping not in _SPLITTING:
-            known = ", ".join([*_BY_COUNTS, *_SPLITTING])
+        if self.grouping not in _WHOLE and self.grouping not in _SPLITTING:
+            known = ", ".join([*_WHOLE, *_SPLITTING])
             raise InvalidParameter(f"there is no simulated grouping {self.grouping!r}: choose from {known}")
         if self.learnt < 1:
             raise InvalidParameter(f"learnt must be at least 1 tuple, got {self.learnt}")
         if self.power != 1.0 and self.grouping in _SPLITTING:
             raise InvalidParameter(f"{self.grouping} splits keys, and the load of a split key is known for power 1 only")
-        if self.grouping == DKG.name:
+        if self.grouping in (DKG.name, DKGPKG.name):
             DKG(self.instances, theta=self.theta, mu=self.mu)
 
 
@@ -84,7 +91,7 @@ class Summary:
 
 @dataclass(frozen=True, eq=False)
 class Runs:
-    """λ (in %) and σ (in tuples) of every setting in every run: arrays of settings x runs."""
+    """λ (in %) and sigma (in tuples) of every setting in every run: arrays of settings x runs."""
 
     stream: str
     settings: tuple[Setting, ...]
@@ -92,7 +99,7 @@ class Runs:
     sigma: F64
 
     def at(self, setting: Setting) -> tuple[F64, F64]:
-        """λ and σ of one setting in every run."""
+        """λ and sigma of one setting in every run."""
         row = self.settings.index(setting)
         return self.imbalance_pct[row], self.sigma[row]
 
@@ -176,15 +183,7 @@ def memory_bytes(setting: Setting, stream: KeyStream, *, seed: int = 0) -> tuple
         sender = _sender(setting, keys.view(np.uint64), seed)
         sender.route(keys)
         return sender.memory_bytes, 0
-    made = {
-        DKG.name: lambda: DKG(setting.instances, theta=setting.theta, mu=setting.mu, seed=seed),
-        WOSIM.name: lambda: WOSIM(setting.instances, theta=setting.theta, seed=seed),
-        ExactGreedy.name: lambda: ExactGreedy(seed=seed),
-        Universal.name: lambda: Universal(seed=seed),
-        Modulo.name: lambda: Modulo(seed=seed),
-        OneInstance.name: lambda: OneInstance(seed=seed),
-    }[setting.grouping]()
-    fitted = made.fit(keys)
+    fitted = _WHOLE[setting.grouping](setting, seed).fit(keys)
     return fitted.memory_bytes, fitted.mapping(setting.instances).memory_bytes
 
 
@@ -244,9 +243,7 @@ def _draw(stream: KeyStream, learnt: int, evaluated: int, seed: int) -> _Drawn:
     counts = np.bincount(ranks[learnt:], minlength=stream.n)
     seen = np.flatnonzero(np.bincount(ranks, minlength=stream.n))
     keys = values[seen]
-    return _Drawn(
-        values[ranks], keys, counts[seen].astype(np.float64), _residues(keys, seed), seed, ranks, seen, stream.n
-    )
+    return _Drawn(values[ranks], keys, counts[seen].astype(np.float64), _residues(keys, seed), seed, ranks, seen, stream.n)
 
 
 def _residues(keys: U64, seed: int) -> U64:
@@ -256,7 +253,7 @@ def _residues(keys: U64, seed: int) -> U64:
 
 
 def _run(stream: KeyStream, settings: Sequence[Setting], evaluated: int, seed: int) -> F64:
-    """λ and σ of each setting on one stream."""
+    """λ and sigma of each setting on one stream."""
     learnt = max(setting.learnt for setting in settings)
     return _measure(_draw(stream, learnt, evaluated, seed), settings, learnt)
 
@@ -271,19 +268,22 @@ def _measure(drawn: _Drawn, settings: Sequence[Setting], learnt: int) -> F64:
 
 def _loads(setting: Setting, drawn: _Drawn, start: int) -> F64:
     """The load of every instance for the tuples from `start` on."""
-    instances = setting.instances
     if setting.grouping in _SPLITTING:
         sender = _sender(setting, drawn.ids[: setting.learnt], drawn.seed)
-        return instance_loads(sender.route(drawn.ids[start:]), instances)
+        return instance_loads(sender.route(drawn.ids[start:]), setting.instances)
     if setting.grouping == ExactGreedy.name:
-        return kernels.greedy_loads(drawn.heaviest_first(setting.power), instances)
+        return kernels.greedy_loads(drawn.heaviest_first(setting.power), setting.instances)
     evaluated = drawn.evaluated if setting.power == 1.0 else drawn.evaluated**setting.power
+    if setting.grouping in (DKG.name, WOSIM.name):
+        return _learnt_loads(setting, drawn, evaluated)
     if setting.grouping == Universal.name:
-        return kernels.hashed_loads(drawn.residues, evaluated, instances)
-    if setting.grouping == Modulo.name:
-        return instance_loads((drawn.keys % np.uint64(instances)).astype(np.int64), instances, evaluated)
-    if setting.grouping == OneInstance.name:
-        return instance_loads(np.zeros(evaluated.size, np.int64), instances, evaluated)
+        return kernels.hashed_loads(drawn.residues, evaluated, setting.instances)
+    modulus = np.uint64(setting.instances if setting.grouping == Modulo.name else 1)
+    return instance_loads((drawn.keys % modulus).astype(np.int64), setting.instances, evaluated)
+
+
+def _learnt_loads(setting: Setting, drawn: _Drawn, evaluated: F64) -> F64:
+    instances = setting.instances
     heavy, weights = drawn.heavy(setting.learnt, setting.theta)
     if setting.grouping == WOSIM.name:
         return kernels.unscheduled_loads(drawn.residues, evaluated, heavy, weights**setting.power, instances)

@@ -14,7 +14,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from evenly.grouping.mapping import Mapping
-from evenly.kernels.types import I32, U64
+from evenly.grouping.two_choices import in_places, two_choice_tables
+from evenly.kernels.types import I32
 from evenly.spark import murmur3
 from evenly.spark.keys import key_columns, key_id
 
@@ -53,22 +54,18 @@ def _routed(df: DataFrame, mapping: Mapping, names: tuple[str, ...], value_of: I
 
 
 def _heavy_or(otherwise: Column, mapping: Mapping, value_of: I32) -> Column:
-    """The value of a heavy key's own instance, else `otherwise`.
-
-    A place of a table that holds no heavy key holds an id that belongs elsewhere, so no row matches it.
-    """
+    """The value of a heavy key's own instance, else `otherwise`. Ids are hashes, so their bits lead to their places."""
     first, second = two_choice_tables(mapping.heavy_keys)
+    values = value_of[mapping.heavy_instances]
     bits = first.size.bit_length() - 1
     identity = _step("id")
     routed = otherwise
-    for table, place, shift in (
-        (second, F.shiftrightunsigned(identity, 64 - bits).cast("int"), 64 - bits),
-        (first, _low(identity, first.size - 1).cast("int"), 0),
+    for table, place in (
+        (second, F.shiftrightunsigned(identity, 64 - bits).cast("int")),
+        (first, _low(identity, first.size - 1).cast("int")),
     ):
-        elsewhere = (np.arange(table.size, dtype=np.uint64) ^ np.uint64(1)) << np.uint64(shift)
-        known = np.where(table >= 0, mapping.heavy_keys[table], elsewhere).view(np.int64)
-        values = np.where(table >= 0, value_of[mapping.heavy_instances[table]], 0)
-        routed = F.when(_array(known, "bigint")[place] == identity, _array(values, "int")[place]).otherwise(routed)
+        known = _array(in_places(table, mapping.heavy_keys).view(np.int64), "bigint")
+        routed = F.when(known[place] == identity, _array(in_places(table, values), "int")[place]).otherwise(routed)
     return routed
 
 
@@ -100,33 +97,3 @@ def _step(step: str) -> Column:
 
 def _drop_steps(df: DataFrame) -> DataFrame:
     return df.drop(*(name for name in df.columns if name.startswith("__evenly_") and name != INSTANCE))
-
-
-def two_choice_tables(ids: U64) -> tuple[I32, I32]:
-    """Two tables of equal size (a power of 2) that hold the place of every id, -1 where empty.
-
-    Each id is in the first table at its low bits or in the second at its high bits, so a look-up is two
-    comparisons whatever the number of ids. Sizes double until every id has found its place.
-    """
-    bits = max(1, (2 * ids.size - 1).bit_length())
-    while True:
-        tables = _filled(ids, bits)
-        if tables is not None:
-            return tables
-        bits += 1
-
-
-def _filled(ids: U64, bits: int) -> tuple[I32, I32] | None:
-    places = (ids & np.uint64((1 << bits) - 1)).tolist(), (ids >> np.uint64(64 - bits)).tolist()
-    tables = [-1] * (1 << bits), [-1] * (1 << bits)
-    for start in range(ids.size):
-        item, side = start, 0
-        for _ in range(64):
-            place = places[side][item]
-            item, tables[side][place] = tables[side][place], item
-            if item < 0:
-                break
-            side = 1 - side
-        else:
-            return None
-    return np.array(tables[0], np.int32), np.array(tables[1], np.int32)

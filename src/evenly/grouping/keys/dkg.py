@@ -252,7 +252,9 @@ class DKG:
         theta, epsilon, mu, half_life, age = parts["parameters"].tolist()
         ids: KeyIds = "integer" if str(parts["ids"]) == "integer" else "xxhash64"
         seed = int(str(parts["seed"]))
-        learner = cls(int(parts["instances"]), theta=theta, epsilon=epsilon, mu=mu, seed=seed, ids=ids, half_life=half_life or None)
+        learner = cls(
+            int(parts["instances"]), theta=theta, epsilon=epsilon, mu=mu, seed=seed, ids=ids, half_life=half_life or None
+        )
         learner._age = int(age)
         learner._buckets[:] = parts["buckets"]
         learner._heavy = SpaceSaving.from_bytes(parts["heavy"].tobytes())

@@ -1,0 +1,187 @@
+"""`evenly simulate`: groupings tried on a user's own stream, without Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import typer
+from rich import box
+from rich.markup import escape
+from rich.table import Table
+
+from evenly.cli.output import people, print_json, runs_progress
+from evenly.errors import DamagedData, EmptyStream, InvalidCost, InvalidParameter, UnknownColumn
+from evenly.files import write_whole
+from evenly.grouping.base import checked_instances
+from evenly.kernels.types import F64
+from evenly.report.figures import Curve, Curves
+from evenly.report.paper_page import simulation_page
+from evenly.simulation.catalogue import SPLITTING, WHOLE, checked_grouping
+from evenly.simulation.recorded import BEFORE, ITSELF, Outcome, compare
+from evenly.streams.recorded import read_column
+
+DEFAULT_GROUPINGS = ("evenly", "dkg", "o-apx", "universal", "modulo")
+_HEADINGS = ("grouping", "k", "λ own %", "λ first %", "least λ %", "learner B", "mapping B", "moved %")
+_EXPLAINED = (
+    "k: instances; λ own: fitted on the evaluated part itself; λ first: fitted on the first part; "
+    "least λ: the heaviest key alone; moved: load that changes its instance when the mapping is made anew."
+)
+
+app = typer.Typer(name="simulate", help="Try groupings on your own data, without Spark.", no_args_is_help=True)
+
+
+@app.callback()
+def simulations() -> None:
+    """Try groupings on your own data, without Spark."""
+
+
+@app.command("keys")
+def keys(
+    file: Annotated[Path, typer.Argument(help="A Parquet or CSV file, one row a tuple, in the order of arrival.")],
+    key: Annotated[str, typer.Option(help="The column of keys: integers or text.")],
+    grouping: Annotated[
+        list[str] | None,
+        typer.Option(help=f"Which groupings, with commas between or repeated: {', '.join([*WHOLE, *SPLITTING])}."),
+    ] = None,
+    instances: Annotated[str, typer.Option(help="Numbers of instances, with commas between.")] = "4,8,16",
+    fit_share: Annotated[float, typer.Option(help="The first part of the rows, to fit on: above 0, below 1.")] = 0.2,
+    weight: Annotated[
+        str | None, typer.Option(help="A column with the load of each row; every row weighs 1 without it.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Another seed draws other hashes.")] = 0,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead, for programs.")] = False,
+    page: Annotated[Path | None, typer.Option(help="Where to write a page with the table and a picture.")] = None,
+) -> None:
+    """Compare key groupings on a recorded stream: imbalance, memory, and what a rebuild would move.
+
+    Each is fitted twice, on the first part of the rows and on the rest, and evaluated on the rest both times: the
+    second says what the grouping can do, the first what it would have done.
+    """
+    wanted = [name.strip() for text in grouping or DEFAULT_GROUPINGS for name in text.split(",")]
+    names = [checked_grouping(name) for name in dict.fromkeys(wanted)]
+    counts = _numbers(instances)
+    if page is not None and (page.is_dir() or not page.parent.is_dir()):
+        raise InvalidParameter(f"--page must name a file in a folder that exists, got {page}")
+    column = _column(file, key)
+    if len(column) == 0:
+        raise EmptyStream(f"{file} has no rows: there is nothing to simulate")
+    weights = None if weight is None else _weights(file, weight)
+    with runs_progress() as progress:
+        bar = progress.add_task("simulating", total=len(names) * len(counts))
+        outcomes = compare(
+            column,
+            groupings=names,
+            instances=counts,
+            fit_share=fit_share,
+            weights=weights,
+            seed=seed,
+            progress=lambda done: progress.advance(bar, done),
+        )
+    source = f"{len(column):,} rows of {file.name} by {key}, evaluated on all but the first {100.0 * fit_share:g} %"
+    if page is not None:
+        write_whole(page, simulation_page(source, [_HEADINGS, *_table(outcomes)], _panels(outcomes, counts)))
+    if json:
+        parameters = {
+            "file": str(file),
+            "key": key,
+            "weight": weight,
+            "groupings": names,
+            "instances": counts,
+            "fit_share": fit_share,
+            "seed": seed,
+        }
+        print_json("simulate keys", parameters, [outcome.row() for outcome in outcomes])
+    else:
+        _print(source, outcomes, page)
+
+
+def _numbers(text: str) -> list[int]:
+    try:
+        return list(dict.fromkeys(checked_instances(int(part)) for part in text.split(",")))
+    except InvalidParameter:
+        raise
+    except ValueError as error:
+        raise InvalidParameter(
+            f"--instances must be whole numbers with commas between, such as 4,8,16, got {text!r}"
+        ) from error
+
+
+def _column(file: Path, name: str) -> pa.ChunkedArray:
+    if file.suffix.lower() != ".csv":
+        return read_column(file, name)
+    if not file.is_file():
+        raise DamagedData(f"{file} is not a file: give the path of a Parquet or CSV file")
+    try:
+        with pa_csv.open_csv(file) as reader:
+            known = reader.schema.names
+        if name not in known:
+            raise UnknownColumn(f"{file} has no column {name!r}: it has {', '.join(known)}")
+        return pa_csv.read_csv(file, convert_options=pa_csv.ConvertOptions(include_columns=[name])).column(0)
+    except (pa.ArrowException, OSError) as error:
+        raise DamagedData(f"{file} is not a CSV file with a line of headings, or is damaged: {error}") from error
+
+
+def _weights(file: Path, name: str) -> F64:
+    column = _column(file, name)
+    if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
+        raise InvalidCost(f"--weight must name a column of numbers, and {name!r} has type {column.type}")
+    return np.asarray(column.cast(pa.float64()).combine_chunks().to_numpy(zero_copy_only=False), np.float64)
+
+
+def _table(outcomes: list[Outcome]) -> list[tuple[str, ...]]:
+    """One line for each grouping and number of instances, as text."""
+    by = {(one.grouping, one.instances, one.series): one for one in outcomes}
+    lines: list[tuple[str, ...]] = []
+    for name, count in dict.fromkeys((one.grouping, one.instances) for one in outcomes):
+        own, before = by[name, count, ITSELF], by[name, count, BEFORE]
+        lines.append(
+            (
+                f"{name} *" if own.needs_merge else name,
+                str(count),
+                f"{own.imbalance_pct_mean:.1f}",
+                f"{before.imbalance_pct_mean:.1f}",
+                f"{own.least_imbalance_pct:.1f}",
+                f"{before.memory_bytes:,}",
+                "" if before.mapping_bytes is None else f"{before.mapping_bytes:,}",
+                "" if before.moved_load_pct is None else f"{before.moved_load_pct:.0f}",
+            )
+        )
+    return lines
+
+
+def _panels(outcomes: list[Outcome], counts: list[int]) -> list[Curves]:
+    ordered = sorted(set(counts))
+    by = {(one.grouping, one.instances, one.series): one.imbalance_pct_mean for one in outcomes}
+    names = list(dict.fromkeys(one.grouping for one in outcomes))
+    return [
+        Curves(
+            series[0].upper() + series[1:],
+            "instances",
+            "imbalance λ, %",
+            [Curve(name, ordered, [by[name, count, series] for count in ordered]) for name in names],
+        )
+        for series in (ITSELF, BEFORE)
+    ]
+
+
+def _print(source: str, outcomes: list[Outcome], page: Path | None) -> None:
+    people.print(escape(source), soft_wrap=True)
+    table = Table(box=box.SIMPLE, padding=(0, 1, 0, 0), pad_edge=False)
+    for heading in _HEADINGS:
+        table.add_column(heading, justify="left" if heading == "grouping" else "right", no_wrap=True)
+    previous = None
+    for line in _table(outcomes):
+        if previous not in (None, line[0]):
+            table.add_section()
+        table.add_row(*line)
+        previous = line[0]
+    people.print(table)
+    people.print(_EXPLAINED, soft_wrap=True)
+    if any(one.needs_merge for one in outcomes):
+        people.print("* may put a key on several instances: what is computed by key must be merged afterwards", soft_wrap=True)
+    if page is not None:
+        people.print(f"Page: {page}", soft_wrap=True)

@@ -1,0 +1,197 @@
+"""Kernels of the event core: k instances with first-in-first-out queues, fed by one scheduler.
+
+Nothing that an instance does depends on a message: what it has to know travels with its tuples. So the end of a tuple
+is known when it is sent, and what its instance then tells the scheduler need be worked out only when that message
+arrives. An event loop is thus one pass over the arrivals; before each, the messages that are due by then are taken in
+the order of (time, instance). Of what happens at one time, ends come first, then messages, then arrivals.
+`tests/naive.py` has the event loop in full, and `tests/unit/test_queueing.py` holds one against the other.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from evenly.kernels.compile import compiled, inlined
+from evenly.kernels.types import F64, I32, I64
+
+
+class Workload(NamedTuple):
+    """What arrives when, and how long it takes where.
+
+    `arrivals_ms` (not descending) has one place a tuple; `costs_ms` is tuples x 1, or tuples x instances where they
+    differ; from tuple `period_starts[p]` on, costs on instance i are multiplied by `multipliers[p, i]`. A tuple needs
+    `tuple_latency_ms[i]` to reach instance i, and a message `control_latency_ms[i]` to come back.
+    """
+
+    arrivals_ms: F64
+    costs_ms: F64
+    multipliers: F64
+    period_starts: I64
+    tuple_latency_ms: F64
+    control_latency_ms: F64
+
+
+class Queues(NamedTuple):
+    """The tuples of every instance that the scheduler has not heard of, as linked lists in the order they were sent.
+
+    `free_ms[i]` is when instance i will have done all it was sent; `due_ms[i]` when its next message may arrive.
+    """
+
+    free_ms: F64
+    due_ms: F64
+    first: I64
+    last: I64
+    following: I64
+    ends_ms: F64
+
+
+@inlined
+def new_queues(tuples: int, instances: int) -> Queues:
+    """Empty queues."""
+    return Queues(
+        np.zeros(instances),
+        np.full(instances, np.inf),
+        np.full(instances, -1),
+        np.full(instances, -1),
+        np.full(tuples, -1),
+        np.zeros(tuples),
+    )
+
+
+@inlined
+def period_of(work: Workload, period: int, j: int) -> int:
+    """The period of tuple j, searched for from an earlier one on."""
+    while period + 1 < work.period_starts.size and work.period_starts[period + 1] <= j:
+        period += 1
+    return period
+
+
+@inlined
+def cost_of(work: Workload, period: int, j: int, instance: int) -> float:
+    """How long tuple j takes on an instance."""
+    return work.costs_ms[j, min(instance, work.costs_ms.shape[1] - 1)] * work.multipliers[period, instance]
+
+
+@inlined
+def serve(work: Workload, period: int, j: int, instance: int, free_ms: F64) -> float:
+    """When tuple j ends if it is sent to an instance now."""
+    start = max(free_ms[instance], work.arrivals_ms[j] + work.tuple_latency_ms[instance])
+    free_ms[instance] = start + cost_of(work, period, j, instance)
+    return free_ms[instance]
+
+
+@inlined
+def send(work: Workload, queues: Queues, period: int, j: int, instance: int) -> None:
+    """Put tuple j in the queue of an instance."""
+    queues.ends_ms[j] = serve(work, period, j, instance, queues.free_ms)
+    if queues.first[instance] < 0:
+        queues.first[instance] = j
+        queues.due_ms[instance] = queues.ends_ms[j] + work.control_latency_ms[instance]
+    else:
+        queues.following[queues.last[instance]] = j
+    queues.last[instance] = j
+
+
+@inlined
+def next_due(queues: Queues) -> int:
+    """The instance whose message arrives first, the lowest of equals."""
+    best = 0
+    for i in range(1, queues.due_ms.size):
+        if queues.due_ms[i] < queues.due_ms[best]:
+            best = i
+    return best
+
+
+@inlined
+def take(work: Workload, queues: Queues, instance: int) -> int:
+    """Remove the oldest tuple of an instance and return it."""
+    j = queues.first[instance]
+    following = queues.following[j]
+    queues.first[instance] = following
+    if following < 0:
+        queues.due_ms[instance] = np.inf
+    else:
+        queues.due_ms[instance] = queues.ends_ms[following] + work.control_latency_ms[instance]
+    return j
+
+
+@compiled
+def assigned(work: Workload, instances: I32) -> F64:
+    """The end of every tuple, where its instance is decided already."""
+    free_ms = np.zeros(work.multipliers.shape[1])
+    ends_ms = np.empty(instances.size)
+    period = 0
+    for j in range(instances.size):
+        period = period_of(work, period, j)
+        ends_ms[j] = serve(work, period, j, instances[j], free_ms)
+    return ends_ms
+
+
+@compiled
+def least_work(work: Workload) -> tuple[I32, F64]:
+    """Each tuple to the instance with the least work left, the lowest of equals."""
+    tuples, k = work.arrivals_ms.size, work.multipliers.shape[1]
+    free_ms = np.zeros(k)
+    chosen = np.empty(tuples, np.int32)
+    ends_ms = np.empty(tuples)
+    period = 0
+    for j in range(tuples):
+        period = period_of(work, period, j)
+        best, least = 0, np.inf
+        for i in range(k):
+            left = max(free_ms[i] - work.arrivals_ms[j], 0.0)
+            if left < least:
+                best, least = i, left
+        chosen[j] = best
+        ends_ms[j] = serve(work, period, j, best, free_ms)
+    return chosen, ends_ms
+
+
+@compiled
+def full_knowledge(work: Workload) -> tuple[I32, F64]:
+    """Each tuple to the instance with the least exact work sent so far, the lowest of equals."""
+    tuples, k = work.arrivals_ms.size, work.multipliers.shape[1]
+    free_ms = np.zeros(k)
+    sent_ms = np.zeros(k)
+    chosen = np.empty(tuples, np.int32)
+    ends_ms = np.empty(tuples)
+    period = 0
+    for j in range(tuples):
+        period = period_of(work, period, j)
+        best = np.argmin(sent_ms)
+        chosen[j] = best
+        sent_ms[best] += cost_of(work, period, j, best)
+        ends_ms[j] = serve(work, period, j, best, free_ms)
+    return chosen, ends_ms
+
+
+@compiled
+def shortest_queue(work: Workload, candidates: I32) -> tuple[I32, F64, int]:
+    """Each tuple to the candidate with the fewest tuples that are not acknowledged yet, the first of equals.
+
+    `candidates` is tuples x d, or 1 x d where they are the same for all. Each end is acknowledged by a message; those
+    that had arrived before the last tuple are counted.
+    """
+    tuples, k = work.arrivals_ms.size, work.multipliers.shape[1]
+    queues = new_queues(tuples, k)
+    waiting = np.zeros(k, np.int64)
+    chosen = np.empty(tuples, np.int32)
+    messages, period = 0, 0
+    for j in range(tuples):
+        for i in range(k):
+            while queues.due_ms[i] <= work.arrivals_ms[j]:
+                take(work, queues, i)
+                waiting[i] -= 1
+                messages += 1
+        period = period_of(work, period, j)
+        row = min(j, candidates.shape[0] - 1)
+        best = candidates[row, 0]
+        for d in range(1, candidates.shape[1]):
+            if waiting[candidates[row, d]] < waiting[best]:
+                best = candidates[row, d]
+        chosen[j] = best
+        waiting[best] += 1
+        send(work, queues, period, j, best)
+    return chosen, queues.ends_ms, messages
