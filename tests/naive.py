@@ -88,16 +88,15 @@ class CountMinPair:
 
 
 def largest_first(weights: Sequence[float], instances: int) -> list[int]:
-    """Heaviest first to the least loaded instance; then items of weight 0 in turn, from the emptiest instance on."""
+    """Heaviest first to the least loaded instance; an item of weight 0 is taken to weigh half of the lightest other."""
+    positive = [weight for weight in weights if weight > 0]
+    guess = min(positive) / 2 if positive else 1.0
+    guessed = [weight if weight > 0 else guess for weight in weights]
     loads = [0.0] * instances
     placed = [-1] * len(weights)
-    for item in sorted(range(len(weights)), key=lambda item: -weights[item]):
-        if weights[item] > 0:
-            placed[item] = loads.index(min(loads))
-            loads[placed[item]] += weights[item]
-    emptiest_first = sorted(range(instances), key=lambda instance: loads[instance])
-    for turn, item in enumerate(item for item in range(len(weights)) if weights[item] == 0):
-        placed[item] = emptiest_first[turn % instances]
+    for item in sorted(range(len(weights)), key=lambda item: -guessed[item]):
+        placed[item] = loads.index(min(loads))
+        loads[placed[item]] += guessed[item]
     return placed
 
 

@@ -46,8 +46,8 @@ def test_items_that_weigh_nothing_are_dealt_out_evenly(items, instances):
     assert np.ptp(shares) <= 1
 
 
-def test_items_that_weigh_nothing_begin_at_the_emptiest_instance():
-    assert largest_first(np.array([9.0, 4.0, 0.0, 0.0, 0.0, 0.0]), 3).tolist() == [0, 1, 2, 1, 0, 2]
+def test_items_of_which_nothing_is_known_fill_the_emptiest_instances():
+    assert largest_first(np.array([9.0, 4.0, 0.0, 0.0, 0.0, 0.0]), 3).tolist() == [0, 1, 2, 2, 1, 2]
 
 
 def test_equal_weights_go_in_order_and_equal_loads_to_the_lowest_instance():

@@ -14,21 +14,14 @@ def largest_first(weights: F64, instances: int, capacities: F64 | None = None) -
     """Each item, from the heaviest down, to the instance with the least load so far.
 
     At most 4/3 - 1/(3 instances) times the least possible maximum load (Graham, 1969). Equal weights go
-    in the order given, equal loads to the lowest instance. Items of weight 0 say nothing about where
-    they should be, so they are dealt out in turn, from the emptiest instance on. With `capacities` an item
-    goes where load over capacity is least once it is there.
+    in the order given, equal loads to the lowest instance. An item of weight 0, a bucket of which nothing was
+    seen yet, is taken to weigh half of the lightest other. With `capacities` an item goes where load over
+    capacity is least once it is there.
     """
-    order = np.argsort(-weights, kind="stable")
-    loads = np.zeros(instances)
-    known = order[: int(np.count_nonzero(weights))]
     if capacities is None:
-        placed = kernels.greedy(weights, known, loads)
-    else:
-        placed = kernels.greedy_unequal(weights, known, loads, capacities)
-        loads = loads / capacities
-    empty = order[known.size :]
-    placed[empty] = np.argsort(loads, kind="stable")[np.arange(empty.size) % instances]
-    return placed
+        return kernels.largest_first(weights, instances)
+    guessed = kernels.assumed(weights)
+    return kernels.greedy_unequal(guessed, np.argsort(-guessed, kind="stable"), np.zeros(instances), capacities)
 
 
 def checked_capacities(capacities: ArrayLike | None, instances: int) -> F64 | None:

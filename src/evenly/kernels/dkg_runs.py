@@ -11,7 +11,7 @@ import numpy as np
 
 from evenly.kernels.compile import compiled, inlined
 from evenly.kernels.hashing import affine61, fold61, scale61
-from evenly.kernels.scheduling import greedy
+from evenly.kernels.scheduling import greedy, largest_first
 from evenly.kernels.types import F64, I32, I64, U64
 
 
@@ -42,21 +42,6 @@ def greedy_loads(heaviest_first: F64, instances: int) -> F64:
     return loads
 
 
-@inlined
-def _largest_first(weights: F64, instances: int) -> I32:
-    """As `evenly.grouping.scheduling.largest_first`."""
-    order = np.argsort(-weights, kind="mergesort")
-    known = 0
-    for weight in weights:
-        known += weight > 0.0
-    loads = np.zeros(instances)
-    placed = greedy(weights, order[:known], loads)
-    emptiest = np.argsort(loads, kind="mergesort")
-    for turn in range(weights.size - known):
-        placed[order[known + turn]] = emptiest[turn % instances]
-    return placed
-
-
 @compiled
 def dkg_loads(
     residue: U64, learnt: F64, evaluated: F64, heavy: I64, weights: F64, buckets: int, instances: int, power: float
@@ -80,14 +65,14 @@ def dkg_loads(
             sparse[i] = 0.0
     if power != 1.0:
         items[:] = items**power
-    placed = _largest_first(items, instances)
+    placed = largest_first(items, instances)
     return _loads(residue, evaluated, heavy, placed[: heavy.size], placed[heavy.size :], instances)
 
 
 @compiled
 def unscheduled_loads(residue: U64, evaluated: F64, heavy: I64, weights: F64, instances: int) -> F64:
     """Loads when only the heavy keys are scheduled, and each other key goes to the instance that its hash names."""
-    placed = _largest_first(weights, instances)
+    placed = largest_first(weights, instances)
     return _loads(residue, evaluated, heavy, placed, np.arange(instances).astype(np.int32), instances)
 
 

@@ -1,7 +1,7 @@
 """Kernels of POSG's estimates: matrices F and W, how much they changed, and greedy sending by what they say.
 
 A pair of matrices is one array rows x columns x 2 of (F, W), as in `evenly.kernels.count_min`. `places` has the column
-of every tuple in every row.
+of every tuple in every row. Steps take whole arrays and the places in them: a view costs more than the step itself.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ def places_of(keys: U64, a: U64, b: U64, columns: int) -> I32:
 
 
 @inlined
-def add(cells: F64, place: I32, cost: float) -> None:
-    """Count one tuple and its cost."""
-    for row in range(place.size):
-        cells[row, place[row], 0] += 1.0
-        cells[row, place[row], 1] += cost
+def add(pairs: F64, i: int, places: I32, j: int, cost: float) -> None:
+    """Count tuple j and its cost in pair i."""
+    for row in range(places.shape[1]):
+        pairs[i, row, places[j, row], 0] += 1.0
+        pairs[i, row, places[j, row], 1] += cost
 
 
 @inlined
@@ -43,12 +43,13 @@ def mean_cost(cells: F64) -> float:
 
 
 @inlined
-def expected(cells: F64, place: I32, unseen: float) -> float:
-    """W / F of the first row with the least F; `unseen` where that F is 0."""
+def expected(pairs: F64, i: int, places: I32, j: int, unseen: float) -> float:
+    """What tuple j costs by pair i: W / F of the first row with the least F, `unseen` where that F is 0."""
     least, cost = np.inf, 0.0
-    for row in range(place.size):
-        if cells[row, place[row], 0] < least:
-            least, cost = cells[row, place[row], 0], cells[row, place[row], 1]
+    for row in range(places.shape[1]):
+        counted = pairs[i, row, places[j, row], 0]
+        if counted < least:
+            least, cost = counted, pairs[i, row, places[j, row], 1]
     return cost / least if least > 0.0 else unseen
 
 
@@ -87,6 +88,6 @@ def send_greedily(places: I32, pairs: F64, unseen: F64, sent_ms: F64) -> I32:
             if sent_ms[i] < sent_ms[best]:
                 best = i
         pair = min(best, pairs.shape[0] - 1)
-        sent_ms[best] += expected(pairs[pair], places[j], unseen[pair])
+        sent_ms[best] += expected(pairs, pair, places, j, unseen[pair])
         out[j] = best
     return out

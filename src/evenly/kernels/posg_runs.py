@@ -12,7 +12,7 @@ import numpy as np
 
 from evenly.kernels.compile import compiled, inlined
 from evenly.kernels.posg import add, expected, mean_cost, relative_change, snapshot
-from evenly.kernels.queueing import Workload, new_queues, next_due, period_of, send, take
+from evenly.kernels.queueing import Workload, cost_of, new_queues, next_due, period_of, send, take
 from evenly.kernels.types import F64, I32, I64
 
 ROUND_ROBIN, SEND_ALL, WAIT_ALL, RUN = 0, 1, 2, 3
@@ -80,7 +80,8 @@ def run(work: Workload, places: I32, options: Options) -> tuple[I32, F64, I64]:
     chosen = np.empty(tuples, np.int32)
     asked_epoch = np.zeros(tuples, np.int64)
     asked_ms = np.zeros(tuples)
-    marks = scheduler.marks
+    own_pairs, snapshots, stage, executed, work_ms = instances
+    marks, _, _, pairs, unseen, sent_ms, _, _ = scheduler
     period = 0
     for j in range(tuples):
         while True:
@@ -88,22 +89,24 @@ def run(work: Workload, places: I32, options: Options) -> tuple[I32, F64, I64]:
             if not queues.due_ms[i] <= work.arrivals_ms[j]:
                 break
             done = take(work, queues, i)
-            end_ms = queues.ends_ms[done]
-            cost_ms = _cost_at(work, done, i)
-            instances.work_ms[i] = end_ms if options.clock else instances.work_ms[i] + cost_ms
-            stable = _execute(instances, options, i, places[done], cost_ms)
+            cost_ms = cost_of(work, period_of(work, 0, done), done, i)
+            work_ms[i] = queues.ends_ms[done] if options.clock else work_ms[i] + cost_ms
+            add(own_pairs, i, places, done, cost_ms)
+            executed[i] += 1
             if asked_epoch[done] > 0:
                 marks[MESSAGES] += 1
-                _take_reply(scheduler, i, asked_epoch[done], instances.work_ms[i] - asked_ms[done], j)
-            if stable:
+                _take_reply(scheduler, i, asked_epoch[done], work_ms[i] - asked_ms[done], j)
+            if executed[i] % options.window == 0 and _end_window(own_pairs[i], snapshots[i], stage, i, options):
                 marks[MESSAGES] += 1
                 marks[LAST_PAIR] = j
-                _take_pair(scheduler, options, i, instances.pairs[i])
-                instances.pairs[i] = 0.0
+                _take_pair(scheduler, options, i, own_pairs[i])
+                own_pairs[i] = 0.0
         period = period_of(work, period, j)
-        i = _submit(scheduler, options, places[j])
-        if marks[STATE] == SEND_ALL and marks[ASKED] > 0:
-            asked_epoch[j], asked_ms[j] = marks[EPOCH], scheduler.sent_ms[i]
+        if _out_of_patience(marks, options.patience):
+            _ask_all(scheduler)
+        i = _submit(marks, sent_ms, pairs, unseen, places, j)
+        if marks[STATE] == SEND_ALL:
+            asked_epoch[j], asked_ms[j] = marks[EPOCH], sent_ms[i]
             if marks[ASKED] == k:
                 marks[STATE] = WAIT_ALL
         chosen[j] = i
@@ -112,25 +115,13 @@ def run(work: Workload, places: I32, options: Options) -> tuple[I32, F64, I64]:
 
 
 @inlined
-def _cost_at(work: Workload, j: int, instance: int) -> float:
-    period = period_of(work, 0, j)
-    return work.costs_ms[j, min(instance, work.costs_ms.shape[1] - 1)] * work.multipliers[period, instance]
-
-
-@inlined
-def _execute(instances: Instances, options: Options, i: int, place: I32, cost_ms: float) -> bool:
-    """Count a tuple at its instance; True if the instance sends its pair now and starts anew."""
-    add(instances.pairs[i], place, cost_ms)
-    instances.executed[i] += 1
-    if instances.executed[i] % options.window != 0:
-        return False
-    if instances.stage[i] == STABILIZING and (
-        options.early or relative_change(instances.pairs[i], instances.snapshots[i]) <= options.tolerance
-    ):
-        instances.stage[i] = START
+def _end_window(pair: F64, before: F64, stage: I64, i: int, options: Options) -> bool:
+    """True if the instance sends its pair now and starts anew."""
+    if stage[i] == STABILIZING and (options.early or relative_change(pair, before) <= options.tolerance):
+        stage[i] = START
         return True
-    instances.stage[i] = STABILIZING
-    snapshot(instances.pairs[i], instances.snapshots[i])
+    stage[i] = STABILIZING
+    snapshot(pair, before)
     return False
 
 
@@ -185,27 +176,30 @@ def _take_reply(scheduler: Scheduler, i: int, epoch: int, delta_ms: float, j: in
 
 
 @inlined
-def _submit(scheduler: Scheduler, options: Options, place: I32) -> int:
-    """The instance of the next tuple."""
-    marks = scheduler.marks
-    k = scheduler.sent_ms.size
-    if marks[STATE] in {ROUND_ROBIN, WAIT_ALL} and (marks[STATE] == WAIT_ALL or marks[REPORTED] > 0):
-        if marks[WAITED] == options.patience:
-            _ask_all(scheduler)
-        else:
-            marks[WAITED] += 1
+def _out_of_patience(marks: I64, patience: int) -> bool:
+    """Count a tuple sent while something is awaited; True if too many were."""
+    if marks[STATE] == WAIT_ALL or (marks[STATE] == ROUND_ROBIN and marks[REPORTED] > 0):
+        if marks[WAITED] == patience:
+            return True
+        marks[WAITED] += 1
+    return False
+
+
+@inlined
+def _submit(marks: I64, sent_ms: F64, pairs: F64, unseen: F64, places: I32, j: int) -> int:
+    """The instance of tuple j."""
     if marks[STATE] == ROUND_ROBIN:
         i = marks[TURN]
-        marks[TURN] = (i + 1) % k
+        marks[TURN] = i + 1 if i + 1 < sent_ms.size else 0
         return i
     if marks[STATE] == SEND_ALL:
         i = marks[ASKED]
         marks[ASKED] += 1
     else:
         i = 0
-        for other in range(1, k):
-            if scheduler.sent_ms[other] < scheduler.sent_ms[i]:
+        for other in range(1, sent_ms.size):
+            if sent_ms[other] < sent_ms[i]:
                 i = other
-    pair = min(i, scheduler.pairs.shape[0] - 1)
-    scheduler.sent_ms[i] += expected(scheduler.pairs[pair], place, scheduler.unseen[pair])
+    pair = min(i, pairs.shape[0] - 1)
+    sent_ms[i] += expected(pairs, pair, places, j, unseen[pair])
     return i

@@ -59,3 +59,21 @@ def greedy(weights: F64, order: I64, loads: F64) -> I32:
         loads[instance] += weights[item]
         _sift_down(loads, heap)
     return placed
+
+
+@compiled
+def assumed(weights: F64) -> F64:
+    """The weights, with half of the lightest positive one in place of 0 (1 for all where none is positive)."""
+    lightest = np.inf
+    for weight in weights:
+        if 0.0 < weight < lightest:
+            lightest = weight
+    guess = 1.0 if lightest == np.inf else lightest / 2.0
+    return np.where(weights > 0.0, weights, guess)
+
+
+@compiled
+def largest_first(weights: F64, instances: int) -> I32:
+    """Each item, heaviest first and equal ones in the order given, to the instance with the least load so far."""
+    guessed = assumed(weights)
+    return greedy(guessed, np.argsort(-guessed, kind="mergesort"), np.zeros(instances))

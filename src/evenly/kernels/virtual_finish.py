@@ -25,6 +25,10 @@ of those with a ticket and the squares of their differences, the corrections sen
 END, APPLIED, BASE = 0, 1, 2
 """Of a ticket, which a tuple carries: its predicted end, the corrections in it, its predicted cost at speed 1."""
 
+FINISH, CORRECTIONS, SPEED, LATENCY, SENT, HEARD = range(6)
+"""Of what the scheduler knows of an instance: its virtual finish time, the corrections in that, how slow it is beside
+the others, how far away, the tuples sent to it, and its last message."""
+
 NOTHING, CORRECTION, REPORT = 0, 1, 2
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -56,25 +60,19 @@ class Instances(NamedTuple):
 
 
 class Scheduler(NamedTuple):
-    """What the scheduler holds: the last report of each instance, the pooled index, and one place an instance of each
+    """What the scheduler holds: the last report of each instance, what it estimates from them, a row of `lanes` each.
 
-    virtual finish time, corrections applied, speed, tuples sent, latency and last message. `index_cost` and `rest` have
-    one row for all instances if estimates are pooled; an index place is free where its tuples are 0.
+    `estimates` is a hash index of keys with their mean cost (NaN where a place is free) and `rest_ms` is for all others,
+    each with one row for all instances if they are pooled. `turn` is the next in turn, or -1 once something is known.
     """
 
     known: Instances
     reported: I64
     index_keys: U64
-    index_tuples: F64
-    index_cost: F64
-    index_pairs: F64
-    rest: F64
-    finish_ms: F64
-    applied_ms: F64
-    speed: F64
-    sent: I64
-    latency_ms: F64
-    sequence: I64
+    estimates: F64
+    pairs: F64
+    rest_ms: F64
+    lanes: F64
     turn: I64
 
 
@@ -98,20 +96,17 @@ def new_scheduler(entries: int, rows: int, columns: int, latency_ms: F64, option
         size *= 2
     if options.matrices:
         size = 1
+    lanes = np.zeros((k, 6))
+    lanes[:, SPEED] = 1.0
+    lanes[:, LATENCY] = latency_ms
     return Scheduler(
         new_instances(k, entries, rows, columns, options.first_report),
         np.zeros(k, np.int64),
         np.zeros((kept, size), np.uint64),
-        np.zeros((kept, size)),
-        np.zeros((kept, size)),
+        np.full((kept, size), np.nan),
         np.zeros((kept, rows, columns, 2)),
         np.zeros(kept),
-        np.zeros(k),
-        np.zeros(k),
-        np.ones(k),
-        np.zeros(k, np.int64),
-        latency_ms,
-        np.zeros(k, np.int64),
+        lanes,
         np.zeros(1, np.int64),
     )
 
@@ -122,49 +117,52 @@ def _mixed(key: np.uint64) -> np.uint64:
 
 
 @inlined
-def _count(instances: Instances, i: int, key: np.uint64, cost_ms: float, ways: int) -> None:
+def _count(keys: U64, table: F64, i: int, key: np.uint64, cost_ms: float, ways: int) -> None:
     """Show a tuple to the table of instance i."""
-    sets = np.uint64(instances.keys.shape[1] // ways)
-    first = np.int64((_mixed(key) * sets) >> _32) * ways
+    first = np.int64((_mixed(key) * np.uint64(keys.shape[1] // ways)) >> _32) * ways
     least = first
     for place in range(first, first + ways):
-        if instances.keys[i, place] == key and instances.table[i, place, SEEN] > 0.0:
+        if keys[i, place] == key and table[i, place, SEEN] > 0.0:
             least = place
             break
-        if instances.table[i, place, COUNT] < instances.table[i, least, COUNT]:
+        if table[i, place, COUNT] < table[i, least, COUNT]:
             least = place
-    if instances.keys[i, least] != key:
-        instances.keys[i, least] = key
-        instances.table[i, least, SEEN] = 0.0
-        instances.table[i, least, COST] = 0.0
-    instances.table[i, least, COUNT] += 1.0
-    instances.table[i, least, SEEN] += 1.0
-    instances.table[i, least, COST] += cost_ms
+    if keys[i, least] != key:
+        keys[i, least] = key
+        table[i, least, SEEN] = 0.0
+        table[i, least, COST] = 0.0
+    table[i, least, COUNT] += 1.0
+    table[i, least, SEEN] += 1.0
+    table[i, least, COST] += cost_ms
 
 
-@compiled
-def execute(
-    instances: Instances, i: int, key: np.uint64, place: I32, cost_ms: float, end_ms: float, ticket: F64, options: Options
-) -> int:
+@inlined
+def learn(
+    keys: U64, table: F64, pairs: F64, i: int, key: np.uint64, places: I32, row: int, cost_ms: float, options: Options
+) -> None:
+    """Show a tuple to what instance i learns with."""
+    if options.matrices:
+        add(pairs, i, places, row, cost_ms)
+    else:
+        _count(keys, table, i, key, cost_ms, options.ways)
+
+
+@inlined
+def judge(sums: F64, i: int, cost_ms: float, end_ms: float, tickets: F64, row: int, options: Options) -> int:
     """Take in the end of a tuple at instance i: NOTHING to say, a CORRECTION, or a REPORT (which corrects as well).
 
-    `ticket[END]` is NaN for a tuple sent before anything was known.
+    `tickets[row, END]` is NaN for a tuple sent before anything was known.
     """
-    sums = instances.sums
-    if options.matrices:
-        add(instances.pairs[i], place, cost_ms)
-    else:
-        _count(instances, i, key, cost_ms, options.ways)
     sums[i, EXECUTED] += 1.0
     sums[i, TUPLES] += 1.0
     sums[i, TOTAL] += cost_ms
     sums[i, ENDED] = end_ms
     error_ms = 0.0
-    if not np.isnan(ticket[END]):
+    if not np.isnan(tickets[row, END]):
         sums[i, ACTUAL] += cost_ms
-        sums[i, PREDICTED] += ticket[BASE]
-        sums[i, SPREAD] += (cost_ms - ticket[BASE]) ** 2
-        error_ms = end_ms - (ticket[END] + sums[i, CORRECTED] - ticket[APPLIED])
+        sums[i, PREDICTED] += tickets[row, BASE]
+        sums[i, SPREAD] += (cost_ms - tickets[row, BASE]) ** 2
+        error_ms = end_ms - (tickets[row, END] + sums[i, CORRECTED] - tickets[row, APPLIED])
     report = sums[i, EXECUTED] >= sums[i, NEXT_REPORT]
     if not report and not abs(error_ms) > options.theta * sums[i, TOTAL] / sums[i, TUPLES]:
         return NOTHING
@@ -174,6 +172,15 @@ def execute(
     if report:
         sums[i, NEXT_REPORT] += min(sums[i, NEXT_REPORT], options.window)
     return REPORT if report else CORRECTION
+
+
+@compiled
+def execute(
+    instances: Instances, i: int, key: np.uint64, places: I32, cost_ms: float, end_ms: float, tickets: F64, options: Options
+) -> int:
+    """Learn from one tuple and judge its end; `places` and `tickets` have one row."""
+    learn(instances.keys, instances.table, instances.pairs, i, key, places, 0, cost_ms, options)
+    return judge(instances.sums, i, cost_ms, end_ms, tickets, 0, options)
 
 
 @compiled
@@ -187,137 +194,165 @@ def forget_half(instances: Instances, i: int, options: Options) -> None:
 
 
 @compiled
-def correct(scheduler: Scheduler, i: int, sums: F64, options: Options) -> bool:
+def correct(scheduler: Scheduler, i: int, sums: F64) -> bool:
     """Take in a correction, unless a later message has come: sums are cumulated, so a lost one is made up for."""
-    if sums[SEQUENCE] <= scheduler.sequence[i]:
+    lanes = scheduler.lanes
+    if sums[SEQUENCE] <= lanes[i, HEARD]:
         return False
-    scheduler.sequence[i] = np.int64(sums[SEQUENCE])
-    scheduler.finish_ms[i] += sums[CORRECTED] - scheduler.applied_ms[i]
-    scheduler.applied_ms[i] = sums[CORRECTED]
-    if options.speeds and abs(sums[ACTUAL] - sums[PREDICTED]) > _SURE * np.sqrt(sums[SPREAD]):
-        scheduler.speed[i] = sums[ACTUAL] / sums[PREDICTED] if sums[PREDICTED] > 0.0 else 1.0
+    lanes[i, HEARD] = sums[SEQUENCE]
+    lanes[i, FINISH] += sums[CORRECTED] - lanes[i, CORRECTIONS]
+    lanes[i, CORRECTIONS] = sums[CORRECTED]
     return True
 
 
 @compiled
 def take_report(scheduler: Scheduler, i: int, keys: U64, table: F64, pair: F64, sums: F64, options: Options) -> None:
     """Take in what an instance has learnt, and correct; the first report of all ends round-robin."""
-    first = scheduler.reported.sum() == 0
-    if not correct(scheduler, i, sums, options):
+    if not correct(scheduler, i, sums):
         return
     scheduler.reported[i] = 1
     scheduler.known.keys[i] = keys
     scheduler.known.table[i] = table
     scheduler.known.pairs[i] = pair
     scheduler.known.sums[i] = sums
-    if first:
+    if scheduler.turn[0] >= 0:
+        scheduler.turn[0] = -1
         mean_ms = sums[TOTAL] / sums[TUPLES]
-        for other in range(scheduler.sent.size):
-            behind = max(scheduler.sent[other] - sums[EXECUTED], 0.0)
-            scheduler.finish_ms[other] = sums[ENDED] + behind * mean_ms
-    for group in range(scheduler.rest.size):
-        if scheduler.rest.size == 1 or group == i or scheduler.reported[group] == 0:
+        for other in range(scheduler.reported.size):
+            behind = max(scheduler.lanes[other, SENT] - sums[EXECUTED], 0.0)
+            scheduler.lanes[other, FINISH] = sums[ENDED] + behind * mean_ms
+    if options.speeds:
+        _compare_speeds(scheduler.known.sums, scheduler.lanes)
+    for group in range(scheduler.rest_ms.size):
+        if scheduler.rest_ms.size == 1 or group == i or scheduler.reported[group] == 0:
             _pool(scheduler, group, options)
+
+
+@inlined
+def _compare_speeds(sums: F64, lanes: F64) -> None:
+    """How slow each instance is beside all of them, where the difference is no chance: else 1."""
+    predicted = sums[:, PREDICTED].sum()
+    common = sums[:, ACTUAL].sum() / predicted if predicted > 0.0 else 0.0
+    for i in range(lanes.shape[0]):
+        usual = common * sums[i, PREDICTED]
+        sure = abs(sums[i, ACTUAL] - usual) > _SURE * np.sqrt(sums[i, SPREAD])
+        lanes[i, SPEED] = sums[i, ACTUAL] / usual if sure and usual > 0.0 and sums[i, ACTUAL] > 0.0 else 1.0
 
 
 @inlined
 def _pool(scheduler: Scheduler, group: int, options: Options) -> None:
     """Make the estimates of a group anew: of all instances, or of one if it has reported."""
-    alone = scheduler.rest.size > 1 and scheduler.reported[group] == 1
+    alone = scheduler.rest_ms.size > 1 and scheduler.reported[group] == 1
     known = scheduler.known
-    scheduler.index_tuples[group] = 0.0
-    scheduler.index_cost[group] = 0.0
-    scheduler.index_pairs[group] = 0.0
+    index_keys, estimates = scheduler.index_keys[group], scheduler.estimates[group]
+    seen = np.zeros(estimates.size)
+    estimates[:] = np.nan
+    scheduler.pairs[group] = 0.0
     tuples, cost_ms = 0.0, 0.0
-    for i in range(scheduler.sent.size):
+    for i in range(scheduler.reported.size):
         if scheduler.reported[i] == 0 or (alone and i != group):
             continue
         if options.matrices:
-            scheduler.index_pairs[group] += known.pairs[i]
+            scheduler.pairs[group] += known.pairs[i]
             continue
         tuples += known.sums[i, TUPLES]
         cost_ms += known.sums[i, TOTAL]
         for entry in range(known.keys.shape[1]):
-            seen = known.table[i, entry, SEEN]
-            if seen > 0.0 and _note(scheduler, group, known.keys[i, entry], seen, known.table[i, entry, COST]):
-                tuples -= seen
-                cost_ms -= known.table[i, entry, COST]
+            entry_seen, entry_ms = known.table[i, entry, SEEN], known.table[i, entry, COST]
+            if entry_seen > 0.0:
+                at = _find(index_keys, estimates, known.keys[i, entry])
+                index_keys[at] = known.keys[i, entry]
+                before = 0.0 if np.isnan(estimates[at]) else estimates[at] * seen[at]
+                seen[at] += entry_seen
+                estimates[at] = (before + entry_ms) / seen[at]
+                tuples -= entry_seen
+                cost_ms -= entry_ms
     if options.matrices:
-        scheduler.rest[group] = mean_cost(scheduler.index_pairs[group])
+        scheduler.rest_ms[group] = mean_cost(scheduler.pairs[group])
     elif tuples > 0.5:
-        scheduler.rest[group] = max(cost_ms, 0.0) / tuples
+        scheduler.rest_ms[group] = max(cost_ms, 0.0) / tuples
 
 
 @inlined
-def _note(scheduler: Scheduler, group: int, key: np.uint64, seen: float, cost_ms: float) -> bool:
-    """Add to a key's place in the index, if there is one."""
-    mask = np.uint64(scheduler.index_keys.shape[1] - 1)
+def _find(index_keys: U64, estimates: F64, key: np.uint64) -> np.uint64:
+    """The place of a key in an index that is at most half full, or the free place where it belongs."""
+    mask = np.uint64(index_keys.size - 1)
     at = _mixed(key) & mask
-    for _ in range(scheduler.index_keys.shape[1]):
-        if scheduler.index_tuples[group, at] == 0.0:
-            scheduler.index_keys[group, at] = key
-        if scheduler.index_keys[group, at] == key:
-            scheduler.index_tuples[group, at] += seen
-            scheduler.index_cost[group, at] += cost_ms
-            return True
+    while not np.isnan(estimates[at]) and index_keys[at] != key:
         at = (at + _ONE) & mask
-    return False
+    return at
 
 
 @inlined
-def _estimate(scheduler: Scheduler, group: int, key: np.uint64, place: I32, options: Options) -> float:
+def estimate(
+    index_keys: U64, estimates: F64, pairs: F64, rest_ms: F64, group: int, key: np.uint64, places: I32, row: int,
+    options: Options,
+) -> float:
+    """What a tuple is expected to cost."""
     if options.matrices:
-        return expected(scheduler.index_pairs[group], place, scheduler.rest[group])
-    mask = np.uint64(scheduler.index_keys.shape[1] - 1)
+        return expected(pairs, group, places, row, rest_ms[group])
+    mask = np.uint64(index_keys.shape[1] - 1)
     at = _mixed(key) & mask
-    while scheduler.index_tuples[group, at] != 0.0:
-        if scheduler.index_keys[group, at] == key:
-            return scheduler.index_cost[group, at] / scheduler.index_tuples[group, at]
+    while not np.isnan(estimates[group, at]):
+        if index_keys[group, at] == key:
+            return float(estimates[group, at])
         at = (at + _ONE) & mask
-    return scheduler.rest[group]
+    return float(rest_ms[group])
 
 
 @inlined
-def choose(
-    scheduler: Scheduler, key: np.uint64, place: I32, now_ms: float, options: Options
-) -> tuple[int, float, float, float]:
-    """The instance of a tuple and its ticket: in turn while nothing is known, then where it will end first.
+def soonest(lanes: F64, base_ms: float, now_ms: float, options: Options) -> int:
+    """Where a tuple will end first. Equal ends: the earlier virtual finish time, then the lowest instance."""
+    best, first, earliest = 0, np.inf, np.inf
+    for i in range(lanes.shape[0]):
+        finish = lanes[i, FINISH]
+        start = max(finish, now_ms + lanes[i, LATENCY]) if options.floored else finish
+        end = start + base_ms * lanes[i, SPEED]
+        if end < first or (end == first and finish < earliest):
+            best, first, earliest = i, end, finish
+    return best
 
-    Equal ends: the earlier virtual finish time, then the lowest instance.
-    """
-    k = scheduler.sent.size
-    if scheduler.turn[0] >= 0:
-        if scheduler.reported.sum() == 0:
-            i = scheduler.turn[0]
-            scheduler.turn[0] = (i + 1) % k
-            scheduler.sent[i] += 1
-            return i, np.nan, 0.0, 0.0
-        scheduler.turn[0] = -1
-    base_ms = _estimate(scheduler, 0, key, place, options) if options.pooled else 0.0
-    best, soonest, earliest = 0, np.inf, np.inf
-    for i in range(k):
-        finish = scheduler.finish_ms[i]
-        start = max(finish, now_ms + scheduler.latency_ms[i]) if options.floored else finish
-        end = start + base_ms * scheduler.speed[i]
-        if end < soonest or (end == soonest and finish < earliest):
-            best, soonest, earliest = i, end, finish
-    if not options.pooled:
-        base_ms = _estimate(scheduler, best, key, place, options)
-        soonest += base_ms * scheduler.speed[best]
-    scheduler.finish_ms[best] = soonest
-    scheduler.sent[best] += 1
-    return best, soonest, scheduler.applied_ms[best], base_ms
+
+@inlined
+def place_on(lanes: F64, i: int, base_ms: float, now_ms: float, tickets: F64, row: int, options: Options) -> None:
+    """Send a tuple to instance i and write its ticket."""
+    start = max(lanes[i, FINISH], now_ms + lanes[i, LATENCY]) if options.floored else lanes[i, FINISH]
+    lanes[i, FINISH] = start + base_ms * lanes[i, SPEED]
+    lanes[i, SENT] += 1.0
+    tickets[row, END] = lanes[i, FINISH]
+    tickets[row, APPLIED] = lanes[i, CORRECTIONS]
+    tickets[row, BASE] = base_ms
+
+
+@inlined
+def in_turn(lanes: F64, turn: I64, tickets: F64, row: int) -> int:
+    """The instance of a tuple while nothing is known; its ticket predicts nothing."""
+    i = turn[0]
+    turn[0] = (i + 1) % lanes.shape[0]
+    lanes[i, SENT] += 1.0
+    tickets[row, END] = np.nan
+    tickets[row, APPLIED] = 0.0
+    tickets[row, BASE] = 0.0
+    return i
 
 
 @compiled
 def send_all(scheduler: Scheduler, keys: U64, places: I32, now_ms: float, options: Options) -> tuple[I32, F64]:
     """The instance and the ticket of every tuple; `places` has one row for all where there are no matrices."""
+    _, _, index_keys, estimates, pairs, rest_ms, lanes, turn = scheduler
     chosen = np.empty(keys.size, np.int32)
     tickets = np.empty((keys.size, 3))
     for j in range(keys.size):
-        i, end_ms, applied_ms, base_ms = choose(scheduler, keys[j], places[min(j, places.shape[0] - 1)], now_ms, options)
+        if turn[0] >= 0:
+            chosen[j] = in_turn(lanes, turn, tickets, j)
+            continue
+        row = min(j, places.shape[0] - 1)
+        base_ms = 0.0
+        if options.pooled:
+            base_ms = estimate(index_keys, estimates, pairs, rest_ms, 0, keys[j], places, row, options)
+        i = soonest(lanes, base_ms, now_ms, options)
+        if not options.pooled:
+            base_ms = estimate(index_keys, estimates, pairs, rest_ms, i, keys[j], places, row, options)
+        place_on(lanes, i, base_ms, now_ms, tickets, j, options)
         chosen[j] = i
-        tickets[j, END] = end_ms
-        tickets[j, APPLIED] = applied_ms
-        tickets[j, BASE] = base_ms
     return chosen, tickets

@@ -1,7 +1,5 @@
 """Figures 2 to 5 and table 1 of the DKG paper: what more instances do."""
 
-# ruff: noqa: RUF001, RUF002 - the paper's Greek letters
-
 from __future__ import annotations
 
 import numpy as np
@@ -34,6 +32,8 @@ UNIVERSAL_WORST_PCT = 10.0
 
 APART = 1.1
 """Two σ are apart from this ratio on."""
+SIZEABLE = 1.2
+"""A gap between two σ is sizeable from this ratio on."""
 
 TABLE_1 = {
     ("o-apx", "mean"): (60.7, -100.0, EXACT_PCT),
@@ -305,8 +305,8 @@ def figure_5(bench: Bench) -> PaperFigure:
             "dkg worst",
             published="a sizeable gap between DKG's mean and worst",
             measured=f"worst {spread.min():.2f} to {spread.max():.2f} times the mean",
-            holds=bool((spread > APART).all()),
-            why=f"above {APART} times at every k; {bench.worst_of}",
+            holds=bool((spread > SIZEABLE).all()),
+            why=f"above {SIZEABLE} times at every k; {bench.worst_of}",
         ),
         sentence(
             "5",
@@ -333,8 +333,8 @@ def figure_5(bench: Bench) -> PaperFigure:
                 f"{s / 1e6:.2f} at μ = {mu}" for mu, s in zip((2, *MORE_BUCKETS), (means["dkg"][0], *finer), strict=True)
             )
             + " (σ in millions, k = 2)",
-            holds=finer[-1] < finer[-2] < means["dkg"][0],
-            why="from a handful to many: the mean σ at k = 2 must fall from μ = 2 to 16 to 32; at μ = 4 it need not yet",
+            holds=bool((np.diff([means["dkg"][0], *finer]) < 0.0).all()),
+            why="the mean σ at k = 2 must fall from each μ to the next",
         ),
     ]
     points = _points(bench, "5", QUADRATIC, 2.0)

@@ -1,7 +1,5 @@
 """Figures 10, 13 and 14 of the DKG paper: a recorded trace, and DKG beside related work."""
 
-# ruff: noqa: RUF001, RUF002 - the paper's Greek letters
-
 from __future__ import annotations
 
 import os
