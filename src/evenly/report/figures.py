@@ -12,7 +12,7 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure as Canvas
 
 from evenly.kernels.types import F64
-from evenly.report.pictures import EVEN, INK, UNEVEN
+from evenly.report.pictures import EVEN, INK, STYLE, UNEVEN
 
 COLOURS: Mapping[str, str] = {
     "dkg": EVEN,
@@ -33,18 +33,6 @@ COLOURS: Mapping[str, str] = {
 _YARDSTICK = "o-apx"
 """Drawn broad and pale, because good groupings lie on it."""
 _OTHERS = ("#5b7fa6", "#8a5a9e", "#d9a441", "#7c8f3f", "#b0566b", "#3f8f8a", "#c49bd3", "#8c6d4f")
-
-_STYLE: dict[Any, Any] = {
-    "font.family": "sans-serif",
-    "font.size": 9.5,
-    "text.color": INK,
-    "axes.labelcolor": INK,
-    "axes.edgecolor": "#9aa5b1",
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "svg.fonttype": "none",
-    "svg.hashsalt": "evenly",
-}
 
 
 @dataclass(frozen=True)
@@ -126,7 +114,7 @@ class PaperFigure:
 def draw_png(panels: Sequence[Panel], *, columns: int = 2) -> bytes:
     """The panels as one PNG."""
     buffer = io.BytesIO()
-    with rc_context(_STYLE):
+    with rc_context(STYLE):
         _draw(panels, columns).savefig(buffer, format="png", dpi=130, metadata={"Software": None})
     return buffer.getvalue()
 
@@ -134,7 +122,7 @@ def draw_png(panels: Sequence[Panel], *, columns: int = 2) -> bytes:
 def draw_svg(panels: Sequence[Panel], *, columns: int = 2) -> str:
     """The panels as SVG text that a page can hold."""
     buffer = io.StringIO()
-    with rc_context(_STYLE):
+    with rc_context(STYLE):
         _draw(panels, columns).savefig(buffer, format="svg", metadata={"Date": None})
     drawn = buffer.getvalue()
     return drawn[drawn.index("<svg") :]

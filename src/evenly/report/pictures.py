@@ -15,7 +15,7 @@ UNEVEN = "#c2571a"
 EVEN = "#1b7f6b"
 INK = "#22303c"
 
-_STYLE: dict[Any, Any] = {
+STYLE: dict[Any, Any] = {
     "font.family": "sans-serif",
     "font.size": 10,
     "text.color": INK,
@@ -30,7 +30,7 @@ _STYLE: dict[Any, Any] = {
 
 def busy_bars(comparison: Comparison) -> str:
     """Seconds that each instance was busy, by hash and by Evenly, on one scale."""
-    with rc_context(_STYLE):
+    with rc_context(STYLE):
         figure = Figure(figsize=(9.0, 3.6), layout="constrained")
         panels = figure.subplots(1, 2, sharey=True)
         for panel, run, colour, title in (

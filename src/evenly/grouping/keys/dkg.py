@@ -193,7 +193,7 @@ class DKG:
             )
         capacity = checked_capacities(capacities, instances)
         keys, weights = self.heavy_keys()
-        buckets = self.sparse_loads(keys, weights)
+        weights, buckets = self._costs(keys, weights, self.sparse_loads(keys, weights))
         placed = largest_first(np.concatenate([weights, buckets]), instances, capacity)
         return Mapping(
             instances=instances,
@@ -209,6 +209,10 @@ class DKG:
             columns=columns,
             capacities=capacity,
         )
+
+    def _costs(self, keys: U64, weights: F64, sparse: F64) -> tuple[F64, F64]:  # noqa: ARG002 - others look at the keys
+        """What heavy keys and buckets cost an instance: what they weigh."""
+        return weights, sparse
 
     def heavy_keys(self) -> tuple[U64, F64]:
         """Ids of the keys whose guaranteed weight reaches theta of the total, and that weight, by id."""

@@ -5,13 +5,9 @@ from __future__ import annotations
 from typing import Any, Literal, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from evenly.errors import InvalidParameter
-from evenly.grouping.base import checked_instances
 from evenly.grouping.keys.dkg import DKG
-from evenly.grouping.mapping import Mapping
-from evenly.grouping.scheduling import checked_capacities, largest_first
 from evenly.kernels import distinct
 from evenly.kernels.types import F64, U64
 
@@ -54,31 +50,9 @@ class QuadraticDKG(DKG):
             np.maximum(self._registers, other._registers, out=self._registers)
         return self
 
-    def mapping(
-        self, instances: int | None = None, *, capacities: ArrayLike | None = None, columns: tuple[str, ...] = ()
-    ) -> Mapping:
-        """The mapping that balances the squares."""
-        instances = self.instances if instances is None else checked_instances(instances)
-        capacity = checked_capacities(capacities, instances)
-        keys, counts = self.heavy_keys()
-        left = self.sparse_loads(keys, counts)
-        costs = counts**2
-        light = left**2 / self._light_keys(keys)
-        placed = largest_first(np.concatenate([costs, light]), instances, capacity)
-        return Mapping(
-            instances=instances,
-            buckets=placed[keys.size :],
-            a=self.a,
-            b=self.b,
-            heavy_keys=keys,
-            heavy_instances=placed[: keys.size],
-            heavy_weights=costs,
-            bucket_weights=light,
-            grouping=self.name,
-            ids=self.ids,
-            columns=columns,
-            capacities=capacity,
-        )
+    def _costs(self, keys: U64, weights: F64, sparse: F64) -> tuple[F64, F64]:
+        """Squares, for a bucket shared out among its keys."""
+        return weights**2, sparse**2 / self._light_keys(keys)
 
     def _light_keys(self, heavy: U64) -> F64:
         """How many keys share what is left in each bucket."""
