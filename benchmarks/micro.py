@@ -87,6 +87,10 @@ TARGETS = (
     Target("space-saving", "zipf-1.0", speedup=3.0),
     Target("space-saving", "zipf-2.0", speedup=10.0),
     Target("count-min-pair", "zipf", tuples_per_s=20e6),
+    Target("dkg-learn", "zipf", tuples_per_s=20e6),
+    Target("dkg-automatic-learn", "zipf", tuples_per_s=20e6),
+    Target("dkg-route", "zipf", tuples_per_s=100e6),
+    Target("dkg-automatic-route", "zipf", tuples_per_s=100e6),
 )
 
 
@@ -188,7 +192,39 @@ def universal_hash(name: str, keys: I64) -> Contest:
     )
 
 
+def numpy_learn(keys: I64, drawn: UniversalHash) -> F64:
+    """What DKG learns, in numpy: loads of buckets, and exact counts in place of Space Saving."""
+    loads = np.zeros(drawn.buckets)
+    for batch in batches(keys):
+        loads += np.bincount(numpy_universal(batch.view(np.uint64), drawn).view(np.int64), minlength=drawn.buckets)
+    numpy_exact_counts(keys)
+    return loads
+
+
+def datasketches_learn(keys: I64, integers: Sequence[int], drawn: UniversalHash) -> None:
+    """What DKG learns, with DataSketches for the heavy keys and our hash for the buckets."""
+    datasketches_update(datasketches.frequent_items_sketch(LG_MAX_K), integers)
+    for batch in batches(keys):
+        np.bincount(drawn(batch), minlength=drawn.buckets)
+
+
+def numpy_route(keys: I64, mapping: Mapping, drawn: UniversalHash) -> list[I32]:
+    """What a mapping does, in numpy: a binary search among the heavy keys, else the bucket's instance."""
+    order = np.argsort(mapping.heavy_keys)
+    heavy, instances = mapping.heavy_keys[order], mapping.heavy_instances[order]
+    routed = []
+    for batch in batches(keys):
+        ids = batch.view(np.uint64)
+        place = np.minimum(np.searchsorted(heavy, ids), heavy.size - 1)
+        buckets = mapping.buckets[numpy_universal(ids, drawn).view(np.int64)]
+        routed.append(np.where(heavy[place] == ids, instances[place], buckets))
+    return routed
+
+
 def learning(name: str, keys: I64) -> Contest:
+    integers = keys.tolist()
+    drawn = UniversalHash(2 * INSTANCES)
+
     def learn(learner: DKG | ExactGreedy) -> None:
         for batch in batches(keys):
             learner.fit(batch)
@@ -198,9 +234,10 @@ def learning(name: str, keys: I64) -> Contest:
         {
             "dkg-learn": lambda: learn(DKG(INSTANCES)),
             "dkg-automatic-learn": lambda: learn(DKG.automatic(INSTANCES)),
-            "o-apx-learn": lambda: learn(ExactGreedy()),
+            "datasketches-learn": lambda: datasketches_learn(keys, integers, drawn),
+            "numpy-learn": lambda: numpy_learn(keys, drawn),
         },
-        ("o-apx-learn",),
+        ("datasketches-learn", "numpy-learn"),
     )
 
 
@@ -214,7 +251,10 @@ def routing(name: str, keys: I64) -> Contest:
     def route(mapping: Mapping) -> list[I32]:
         return [mapping.assign(batch) for batch in batches(keys)]
 
-    return Contest(name, {series: partial(route, mapping) for series, mapping in mappings.items()}, ("modulo-route",))
+    ways: dict[str, Callable[[], object]] = {series: partial(route, mapping) for series, mapping in mappings.items()}
+    learnt = mappings["dkg-automatic-route"]
+    ways["numpy-route"] = partial(numpy_route, keys, learnt, UniversalHash(learnt.buckets.size))
+    return Contest(name, ways, ("numpy-route",))
 
 
 def contests(tuples: int) -> Iterator[Contest]:

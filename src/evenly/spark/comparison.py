@@ -116,7 +116,7 @@ def learn(df: DataFrame, instances: int) -> tuple[Mapping, float]:
 
 def warm_up(df: DataFrame, instances: int) -> None:
     """Start a Python process for each slot, so that no run pays for that."""
-    few = df.where(F.col("moment") < instances * 100)
+    few = df.where(F.col("moment") < instances * 20)
     few.repartition(instances, "moment").groupBy("moment").applyInArrow(positions_of_a_player(0.0), _SPARK_RESULT).collect()
     learn_mapping(few, key=KEY, instances=instances)
 
