@@ -3,7 +3,6 @@
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-DATA ?= ../shared/data
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint test-unit test-spark test-browser bench-micro bench-spark bench-keys lock format clean
@@ -38,8 +37,9 @@ bench-micro: $(READY) ## Measure the kernels on one core, beside numpy and DataS
 bench-spark: $(READY) ## Measure learning and placement on Spark, beside plain Spark
 	$(BIN)/python benchmarks/spark_placement.py
 
-bench-keys: $(READY) ## Measure balance and drift on recorded keys in the folder DATA
-	$(BIN)/python benchmarks/key_streams.py $(DATA)
+bench-keys: $(READY) ## Measure balance and drift on recorded keys in the folder EVENLY_DATA
+	@test -d "$(EVENLY_DATA)" || { echo "Name the folder of recorded streams: make bench-keys EVENLY_DATA=folder" >&2; exit 1; }
+	$(BIN)/python benchmarks/key_streams.py "$(EVENLY_DATA)"
 
 format: $(READY) ## Format the code
 	$(BIN)/ruff check --fix
