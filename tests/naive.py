@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -282,3 +283,70 @@ def arcs(points: dict[int, list[int]], buckets: int) -> list[int]:
         next((instance for place, instance in on_ring if place >= bucket * 2**32 // buckets), on_ring[0][1])
         for bucket in range(buckets)
     ]
+
+
+class EventSimulation:
+    """Instances with queues, one event at a time from a heap ordered by (time, kind, instance, sequence).
+
+    At one time ends come first, then messages, then tuples that reach their instance, then tuples that arrive. `decide`
+    gives the instance of tuple j at a time, and what travels with it; `ended` is told of each end and gives messages;
+    `deliver` takes a message.
+    """
+
+    END, MESSAGE, REACH, ARRIVE = range(4)
+
+    def __init__(
+        self,
+        arrivals: Sequence[float],
+        cost: Callable[[int, int], float],
+        instances: int,
+        *,
+        tuple_latency: Sequence[float],
+        control_latency: Sequence[float],
+    ) -> None:
+        self.arrivals, self.cost, self.instances = arrivals, cost, instances
+        self.tuple_latency, self.control_latency = tuple_latency, control_latency
+        self.chosen: dict[int, int] = {}
+        self.ends: dict[int, float] = {}
+        self.delivered = 0
+        self._heap: list[tuple] = []
+        self._pushed = 0
+        self._queues: list[list[int]] = [[] for _ in range(instances)]
+        self._busy = [False] * instances
+
+    def _push(self, time: float, kind: int, instance: int, what: object) -> None:
+        heapq.heappush(self._heap, (time, kind, instance, self._pushed, what))
+        self._pushed += 1
+
+    def _start(self, instance: int, now: float) -> None:
+        if not self._busy[instance] and self._queues[instance]:
+            self._busy[instance] = True
+            j = self._queues[instance].pop(0)
+            self._push(now + self.cost(j, instance), self.END, instance, j)
+
+    def run(
+        self,
+        decide: Callable[[int, float], tuple[int, object]],
+        ended: Callable[[int, int, float, float, object], list] = lambda *_: [],
+        deliver: Callable[[object], None] = lambda _: None,
+    ) -> None:
+        baggage: dict[int, object] = {}
+        for j, time in enumerate(self.arrivals):
+            self._push(time, self.ARRIVE, 0, j)
+        while self._heap:
+            now, kind, instance, _, what = heapq.heappop(self._heap)
+            if kind == self.END:
+                self.ends[what] = now
+                self._busy[instance] = False
+                for message in ended(what, instance, self.cost(what, instance), now, baggage[what]):
+                    self._push(now + self.control_latency[instance], self.MESSAGE, instance, message)
+                self._start(instance, now)
+            elif kind == self.MESSAGE and len(self.chosen) < len(self.arrivals):
+                self.delivered += 1
+                deliver(what)
+            elif kind == self.REACH:
+                self._queues[instance].append(what)
+                self._start(instance, now)
+            elif kind == self.ARRIVE:
+                self.chosen[what], baggage[what] = decide(what, now)
+                self._push(now + self.tuple_latency[self.chosen[what]], self.REACH, self.chosen[what], what)

@@ -18,8 +18,8 @@ from evenly.kernels.types import F64, I32, I64
 ROUND_ROBIN, SEND_ALL, WAIT_ALL, RUN = 0, 1, 2, 3
 START, STABILIZING = 0, 1
 
-STATE, TURN, EPOCH, ASKED, REPLIES, WAITED, REPORTED, MESSAGES, FIRST_RUN, LAST_PAIR = range(10)
-"""Places in `Scheduler.marks`; the last two are the tuples read when RUN was first reached and when a pair last came."""
+STATE, TURN, EPOCH, ASKED, REPLIES, WAITED, REPORTED, MESSAGES, LEFT, FIRST_RUN = range(10)
+"""Places in `Scheduler.marks`; the last two are the tuples read when round-robin ended and when RUN was first reached."""
 
 
 class Options(NamedTuple):
@@ -58,8 +58,8 @@ class Scheduler(NamedTuple):
 
 
 @compiled
-def run(work: Workload, places: I32, options: Options) -> tuple[I32, F64, I64]:
-    """The instance and the end of every tuple, and the scheduler's marks at the end."""
+def run(work: Workload, places: I32, options: Options) -> tuple[I32, F64, I64, I64]:
+    """The instance and end of every tuple, the scheduler's marks at the end, and (instance, tuples read) of every pair."""
     tuples, k, rows = work.arrivals_ms.size, work.multipliers.shape[1], places.shape[1]
     shape = (k, rows, options.columns, 2)
     instances = Instances(
@@ -82,7 +82,8 @@ def run(work: Workload, places: I32, options: Options) -> tuple[I32, F64, I64]:
     asked_ms = np.zeros(tuples)
     own_pairs, snapshots, stage, executed, work_ms = instances
     marks, _, _, pairs, unseen, sent_ms, _, _ = scheduler
-    period = 0
+    came = np.empty((tuples // options.window + 1, 2), np.int64)
+    period, sent_pairs = 0, 0
     for j in range(tuples):
         while True:
             i = next_due(queues)
@@ -98,12 +99,15 @@ def run(work: Workload, places: I32, options: Options) -> tuple[I32, F64, I64]:
                 _take_reply(scheduler, i, asked_epoch[done], work_ms[i] - asked_ms[done], j)
             if executed[i] % options.window == 0 and _end_window(own_pairs[i], snapshots[i], stage, i, options):
                 marks[MESSAGES] += 1
-                marks[LAST_PAIR] = j
+                came[sent_pairs, 0], came[sent_pairs, 1] = i, j
+                sent_pairs += 1
                 _take_pair(scheduler, options, i, own_pairs[i])
                 own_pairs[i] = 0.0
         period = period_of(work, period, j)
         if _out_of_patience(marks, options.patience):
             _ask_all(scheduler)
+        if marks[LEFT] == 0 and marks[STATE] != ROUND_ROBIN:
+            marks[LEFT] = j
         i = _submit(marks, sent_ms, pairs, unseen, places, j)
         if marks[STATE] == SEND_ALL:
             asked_epoch[j], asked_ms[j] = marks[EPOCH], sent_ms[i]
@@ -111,7 +115,7 @@ def run(work: Workload, places: I32, options: Options) -> tuple[I32, F64, I64]:
                 marks[STATE] = WAIT_ALL
         chosen[j] = i
         send(work, queues, period, j, i)
-    return chosen, queues.ends_ms, marks
+    return chosen, queues.ends_ms, marks, came[:sent_pairs]
 
 
 @inlined
@@ -189,11 +193,11 @@ def _out_of_patience(marks: I64, patience: int) -> bool:
 def _submit(marks: I64, sent_ms: F64, pairs: F64, unseen: F64, places: I32, j: int) -> int:
     """The instance of tuple j."""
     if marks[STATE] == ROUND_ROBIN:
-        i = marks[TURN]
+        i = int(marks[TURN])
         marks[TURN] = i + 1 if i + 1 < sent_ms.size else 0
         return i
     if marks[STATE] == SEND_ALL:
-        i = marks[ASKED]
+        i = int(marks[ASKED])
         marks[ASKED] += 1
     else:
         i = 0

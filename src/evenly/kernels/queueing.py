@@ -71,15 +71,16 @@ def period_of(work: Workload, period: int, j: int) -> int:
 @inlined
 def cost_of(work: Workload, period: int, j: int, instance: int) -> float:
     """How long tuple j takes on an instance."""
-    return work.costs_ms[j, min(instance, work.costs_ms.shape[1] - 1)] * work.multipliers[period, instance]
+    return float(work.costs_ms[j, min(instance, work.costs_ms.shape[1] - 1)] * work.multipliers[period, instance])
 
 
 @inlined
 def serve(work: Workload, period: int, j: int, instance: int, free_ms: F64) -> float:
     """When tuple j ends if it is sent to an instance now."""
     start = max(free_ms[instance], work.arrivals_ms[j] + work.tuple_latency_ms[instance])
-    free_ms[instance] = start + cost_of(work, period, j, instance)
-    return free_ms[instance]
+    end = float(start + cost_of(work, period, j, instance))
+    free_ms[instance] = end
+    return end
 
 
 @inlined
@@ -107,7 +108,7 @@ def next_due(queues: Queues) -> int:
 @inlined
 def take(work: Workload, queues: Queues, instance: int) -> int:
     """Remove the oldest tuple of an instance and return it."""
-    j = queues.first[instance]
+    j = int(queues.first[instance])
     following = queues.following[j]
     queues.first[instance] = following
     if following < 0:
@@ -160,7 +161,7 @@ def full_knowledge(work: Workload) -> tuple[I32, F64]:
     period = 0
     for j in range(tuples):
         period = period_of(work, period, j)
-        best = np.argmin(sent_ms)
+        best = int(np.argmin(sent_ms))
         chosen[j] = best
         sent_ms[best] += cost_of(work, period, j, best)
         ends_ms[j] = serve(work, period, j, best, free_ms)
@@ -195,3 +196,35 @@ def shortest_queue(work: Workload, candidates: I32) -> tuple[I32, F64, int]:
         waiting[best] += 1
         send(work, queues, period, j, best)
     return chosen, queues.ends_ms, messages
+
+
+@compiled
+def to_fewest_waiting(candidates: I32, waiting: F64) -> I32:
+    """Each tuple to its candidate with the fewest tuples waiting, the first of equals; it waits there from then on."""
+    chosen = np.empty(candidates.shape[0], np.int32)
+    for j in range(candidates.shape[0]):
+        best = candidates[j, 0]
+        for d in range(1, candidates.shape[1]):
+            if waiting[candidates[j, d]] < waiting[best]:
+                best = candidates[j, d]
+        chosen[j] = best
+        waiting[best] += 1.0
+    return chosen
+
+
+@compiled
+def to_least_work(costs_ms: F64, now_ms: float, done_ms: F64) -> I32:
+    """Each tuple to the instance that has done its work first, the lowest of equals and of those that are idle.
+
+    `costs_ms` is tuples x 1 or tuples x instances. With `now_ms` of minus infinity idle time does not count: then
+    `done_ms` is the work sent.
+    """
+    chosen = np.empty(costs_ms.shape[0], np.int32)
+    for j in range(costs_ms.shape[0]):
+        best = 0
+        for i in range(1, done_ms.size):
+            if max(done_ms[i], now_ms) < max(done_ms[best], now_ms):
+                best = i
+        done_ms[best] = max(done_ms[best], now_ms) + costs_ms[j, min(best, costs_ms.shape[1] - 1)]
+        chosen[j] = best
+    return chosen

@@ -2,7 +2,8 @@
 
 An instance keeps what its most frequent keys cost in a table of `sets` x `ways` entries. A key belongs to one set; in
 its set the rule is Space Saving's: a newcomer takes the place, and the count, of the least frequent. The scheduler
-pools the tables that it was sent in one hash index, made anew with each report.
+pools the tables that it was sent in one hash index, made anew with each report. Where POSG's matrices are used instead,
+`places` has the column of every tuple in every row; else it is None, and the compiler leaves that branch out.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ class Options(NamedTuple):
     window: int
     first_report: int
     ways: int
+    sets: int
     matrices: bool
     pooled: bool
     speeds: bool
@@ -117,16 +119,18 @@ def _mixed(key: np.uint64) -> np.uint64:
 
 
 @inlined
-def _count(keys: U64, table: F64, i: int, key: np.uint64, cost_ms: float, ways: int) -> None:
+def _count(keys: U64, table: F64, i: int, key: np.uint64, cost_ms: float, ways: int, sets: int) -> None:
     """Show a tuple to the table of instance i."""
-    first = np.int64((_mixed(key) * np.uint64(keys.shape[1] // ways)) >> _32) * ways
+    first = np.uint64(ways) * ((_mixed(key) * np.uint64(sets)) >> _32)
     least = first
-    for place in range(first, first + ways):
-        if keys[i, place] == key and table[i, place, SEEN] > 0.0:
+    fewest = np.inf
+    for way in range(ways):
+        place = first + np.uint64(way)
+        if keys[i, place] == key:
             least = place
             break
-        if table[i, place, COUNT] < table[i, least, COUNT]:
-            least = place
+        if table[i, place, COUNT] < fewest:
+            least, fewest = place, table[i, place, COUNT]
     if keys[i, least] != key:
         keys[i, least] = key
         table[i, least, SEEN] = 0.0
@@ -138,13 +142,13 @@ def _count(keys: U64, table: F64, i: int, key: np.uint64, cost_ms: float, ways: 
 
 @inlined
 def learn(
-    keys: U64, table: F64, pairs: F64, i: int, key: np.uint64, places: I32, row: int, cost_ms: float, options: Options
+    keys: U64, table: F64, pairs: F64, i: int, key: np.uint64, places: I32 | None, row: int, cost_ms: float, options: Options
 ) -> None:
     """Show a tuple to what instance i learns with."""
-    if options.matrices:
-        add(pairs, i, places, row, cost_ms)
+    if places is None:
+        _count(keys, table, i, key, cost_ms, options.ways, options.sets)
     else:
-        _count(keys, table, i, key, cost_ms, options.ways)
+        add(pairs, i, places, row, cost_ms)
 
 
 @inlined
@@ -164,7 +168,7 @@ def judge(sums: F64, i: int, cost_ms: float, end_ms: float, tickets: F64, row: i
         sums[i, SPREAD] += (cost_ms - tickets[row, BASE]) ** 2
         error_ms = end_ms - (tickets[row, END] + sums[i, CORRECTED] - tickets[row, APPLIED])
     report = sums[i, EXECUTED] >= sums[i, NEXT_REPORT]
-    if not report and not abs(error_ms) > options.theta * sums[i, TOTAL] / sums[i, TUPLES]:
+    if not report and not abs(error_ms) * sums[i, TUPLES] > options.theta * sums[i, TOTAL]:
         return NOTHING
     if options.theta < np.inf:
         sums[i, CORRECTED] += error_ms
@@ -176,9 +180,16 @@ def judge(sums: F64, i: int, cost_ms: float, end_ms: float, tickets: F64, row: i
 
 @compiled
 def execute(
-    instances: Instances, i: int, key: np.uint64, places: I32, cost_ms: float, end_ms: float, tickets: F64, options: Options
+    instances: Instances,
+    i: int,
+    key: np.uint64,
+    places: I32 | None,
+    cost_ms: float,
+    end_ms: float,
+    tickets: F64,
+    options: Options,
 ) -> int:
-    """Learn from one tuple and judge its end; `places` and `tickets` have one row."""
+    """Learn from one tuple and judge its end; `places`, if any, and `tickets` have one row."""
     learn(instances.keys, instances.table, instances.pairs, i, key, places, 0, cost_ms, options)
     return judge(instances.sums, i, cost_ms, end_ms, tickets, 0, options)
 
@@ -285,11 +296,17 @@ def _find(index_keys: U64, estimates: F64, key: np.uint64) -> np.uint64:
 
 @inlined
 def estimate(
-    index_keys: U64, estimates: F64, pairs: F64, rest_ms: F64, group: int, key: np.uint64, places: I32, row: int,
-    options: Options,
+    index_keys: U64,
+    estimates: F64,
+    pairs: F64,
+    rest_ms: F64,
+    group: int,
+    key: np.uint64,
+    places: I32 | None,
+    row: int,
 ) -> float:
     """What a tuple is expected to cost."""
-    if options.matrices:
+    if places is not None:
         return expected(pairs, group, places, row, rest_ms[group])
     mask = np.uint64(index_keys.shape[1] - 1)
     at = _mixed(key) & mask
@@ -327,7 +344,7 @@ def place_on(lanes: F64, i: int, base_ms: float, now_ms: float, tickets: F64, ro
 @inlined
 def in_turn(lanes: F64, turn: I64, tickets: F64, row: int) -> int:
     """The instance of a tuple while nothing is known; its ticket predicts nothing."""
-    i = turn[0]
+    i = int(turn[0])
     turn[0] = (i + 1) % lanes.shape[0]
     lanes[i, SENT] += 1.0
     tickets[row, END] = np.nan
@@ -337,8 +354,8 @@ def in_turn(lanes: F64, turn: I64, tickets: F64, row: int) -> int:
 
 
 @compiled
-def send_all(scheduler: Scheduler, keys: U64, places: I32, now_ms: float, options: Options) -> tuple[I32, F64]:
-    """The instance and the ticket of every tuple; `places` has one row for all where there are no matrices."""
+def send_all(scheduler: Scheduler, keys: U64, places: I32 | None, now_ms: float, options: Options) -> tuple[I32, F64]:
+    """The instance and the ticket of every tuple."""
     _, _, index_keys, estimates, pairs, rest_ms, lanes, turn = scheduler
     chosen = np.empty(keys.size, np.int32)
     tickets = np.empty((keys.size, 3))
@@ -346,13 +363,12 @@ def send_all(scheduler: Scheduler, keys: U64, places: I32, now_ms: float, option
         if turn[0] >= 0:
             chosen[j] = in_turn(lanes, turn, tickets, j)
             continue
-        row = min(j, places.shape[0] - 1)
         base_ms = 0.0
         if options.pooled:
-            base_ms = estimate(index_keys, estimates, pairs, rest_ms, 0, keys[j], places, row, options)
+            base_ms = estimate(index_keys, estimates, pairs, rest_ms, 0, keys[j], places, j)
         i = soonest(lanes, base_ms, now_ms, options)
         if not options.pooled:
-            base_ms = estimate(index_keys, estimates, pairs, rest_ms, i, keys[j], places, row, options)
+            base_ms = estimate(index_keys, estimates, pairs, rest_ms, i, keys[j], places, j)
         place_on(lanes, i, base_ms, now_ms, tickets, j, options)
         chosen[j] = i
     return chosen, tickets

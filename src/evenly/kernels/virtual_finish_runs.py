@@ -32,19 +32,23 @@ from evenly.kernels.virtual_finish import (
 
 @compiled
 def run(
-    work: Workload, keys: U64, places: I32, entries: int, columns: int, latency_ms: F64, options: Options
+    work: Workload, keys: U64, places: I32 | None, shape: tuple[int, int, int], latency_ms: F64, options: Options
 ) -> tuple[I32, F64, I64]:
-    """The instance and the end of every tuple, and how many corrections and reports there were."""
+    """The instance and the end of every tuple, and how many corrections and reports there were.
+
+    `shape` is a table's entries, and the rows and columns of the matrices.
+    """
+    entries, rows, columns = shape
     tuples, k = work.arrivals_ms.size, latency_ms.size
-    instances = new_instances(k, entries, places.shape[1], columns, options.first_report)
-    scheduler = new_scheduler(entries, places.shape[1], columns, latency_ms, options)
+    instances = new_instances(k, entries, rows, columns, options.first_report)
+    scheduler = new_scheduler(entries, rows, columns, latency_ms, options)
     table_keys, table, own_pairs, sums = instances
     _, _, index_keys, estimates, pairs, rest_ms, lanes, turn = scheduler
     queues = new_queues(tuples, k)
     chosen = np.empty(tuples, np.int32)
     tickets = np.empty((tuples, 3))
     said = np.zeros(3, np.int64)
-    period, shared = 0, places.shape[0] - 1
+    period = 0
     for j in range(tuples):
         now_ms = work.arrivals_ms[j]
         while True:
@@ -53,7 +57,7 @@ def run(
                 break
             done = take(work, queues, i)
             cost_ms = cost_of(work, period_of(work, 0, done), done, i)
-            learn(table_keys, table, own_pairs, i, keys[done], places, min(done, shared), cost_ms, options)
+            learn(table_keys, table, own_pairs, i, keys[done], places, done, cost_ms, options)
             kind = judge(sums, i, cost_ms, queues.ends_ms[done], tickets, done, options)
             if kind == NOTHING:
                 continue
@@ -67,12 +71,12 @@ def run(
         if turn[0] >= 0:
             i = in_turn(lanes, turn, tickets, j)
         else:
-            row, base_ms = min(j, shared), 0.0
+            base_ms = 0.0
             if options.pooled:
-                base_ms = estimate(index_keys, estimates, pairs, rest_ms, 0, keys[j], places, row, options)
+                base_ms = estimate(index_keys, estimates, pairs, rest_ms, 0, keys[j], places, j)
             i = soonest(lanes, base_ms, now_ms, options)
             if not options.pooled:
-                base_ms = estimate(index_keys, estimates, pairs, rest_ms, i, keys[j], places, row, options)
+                base_ms = estimate(index_keys, estimates, pairs, rest_ms, i, keys[j], places, j)
             place_on(lanes, i, base_ms, now_ms, tickets, j, options)
         chosen[j] = i
         send(work, queues, period, j, i)

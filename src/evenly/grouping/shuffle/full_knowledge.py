@@ -1,0 +1,53 @@
+"""Full knowledge: POSG's greedy rule, fed with the exact cost of every tuple."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from evenly.errors import InvalidCost
+from evenly.grouping.base import checked_instances, tuple_count
+from evenly.kernels import queueing as kernels
+from evenly.kernels.types import F64, I32
+from evenly.sketches.hashing import WRITABLE, Keys
+
+Oracle = Callable[[Keys], F64]
+"""Tells the exact cost in ms of tuples: one number each, or one for each instance."""
+
+
+class FullKnowledge:
+    """Each tuple to the instance with the least work sent so far, the lowest of equals. Idle time is not counted.
+
+    The sums of work differ by the greatest cost at most, on equal instances: `tests/unit/test_shuffle_schedulers.py`.
+
+    Parameters: `instances`; `cost_ms` tells the exact cost of tuples.
+
+    >>> FullKnowledge(2, cost_ms=lambda keys: np.asarray(keys, float)).route([3, 1, 1, 1, 1], 0.0).tolist()
+    [0, 1, 1, 1, 0]
+    """
+
+    name = "full-knowledge"
+
+    def __init__(self, instances: int, *, cost_ms: Oracle) -> None:
+        self.instances, self.cost_ms = checked_instances(instances), cost_ms
+        self._done_ms = np.zeros(self.instances)
+
+    @property
+    def memory_bytes(self) -> int:
+        return self._done_ms.nbytes
+
+    def route(self, keys: Keys, now_s: float) -> I32:  # noqa: ARG002 - the protocol's signature
+        """The instance of every tuple."""
+        return kernels.to_least_work(self._costs(keys), -np.inf, self._done_ms)
+
+    def _costs(self, keys: Keys) -> F64:
+        count = tuple_count(keys)
+        costs: F64 = np.require(self.cost_ms(keys), np.float64, WRITABLE)
+        if costs.shape == (count,):
+            costs = costs[:, None]
+        if costs.shape not in ((count, 1), (count, self.instances)):
+            raise InvalidCost(f"{count} tuples came with costs of shape {costs.shape}: one each, or one for each instance")
+        if not (np.isfinite(costs) & (costs >= 0.0)).all():
+            raise InvalidCost(f"costs must be finite and at least 0, got {costs.min()} to {costs.max()}")
+        return costs

@@ -1,0 +1,269 @@
+"""POSG and the default scheduler: state machines, whole runs against a plain event simulator, and faults of messages."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import naive
+from evenly.errors import InvalidCost, InvalidParameter
+from evenly.grouping.shuffle import POSG, READINGS, VirtualFinish
+from evenly.grouping.shuffle.posg import InstanceState, SchedulerState
+from evenly.grouping.shuffle.posg_messages import Matrices, SyncReply, SyncRequest
+from evenly.kernels import virtual_finish as kernels
+from evenly.simulation.queueing import Stage, run
+
+SEEDS = st.integers(0, 2**32 - 1)
+SWITCHES = st.fixed_dictionaries(
+    {
+        "theta": st.sampled_from([None, 0.0, 1.0, 4.0]),
+        "estimator": st.sampled_from(["table", "matrices"]),
+        "pooled": st.booleans(),
+        "speeds": st.booleans(),
+        "floored": st.booleans(),
+        "first_report": st.sampled_from([1, 4]),
+        "latency_ms": st.sampled_from([None, 1.0]),
+    }
+)
+
+
+def small_stage(seed: int, *, tuples: int = 250) -> Stage:
+    """Whole costs and times, so that sums are exact and ties are many."""
+    rng = np.random.default_rng(seed)
+    k = int(rng.integers(1, 5))
+    return Stage.of(
+        rng.zipf(1.5, tuples) % 40,
+        rng.integers(0, 7, tuples) * rng.integers(0, 2, tuples),
+        np.cumsum(rng.integers(0, 3, tuples)),
+        instances=k,
+        multipliers=rng.choice([1.0, 2.0], (2, k)),
+        period_starts=[0, tuples // 2],
+        tuple_latency_ms=rng.integers(0, 3, k),
+        control_latency_ms=rng.integers(0, 9, k),
+    )
+
+
+def plain(stage: Stage) -> naive.EventSimulation:
+    work = stage.work
+
+    def cost(j, instance):
+        return work.costs_ms[j, 0] * work.multipliers[int(j >= work.period_starts[1]), instance]
+
+    latencies = {"tuple_latency": work.tuple_latency_ms.tolist(), "control_latency": work.control_latency_ms.tolist()}
+    return naive.EventSimulation(work.arrivals_ms.tolist(), cost, stage.instances, **latencies)
+
+
+def agree(stage: Stage, simulation: naive.EventSimulation, outcome) -> None:
+    tuples = range(stage.keys.size)
+    assert outcome.assigned.tolist() == [simulation.chosen[j] for j in tuples]
+    ends = np.array([simulation.ends[j] for j in tuples])
+    np.testing.assert_array_equal(outcome.completion_ms, ends - stage.work.arrivals_ms)
+    assert outcome.messages == simulation.delivered
+
+
+@settings(max_examples=40)
+@given(SEEDS, st.sampled_from(sorted(READINGS)), st.integers(1, 12), st.sampled_from([0.0, 0.3, 10.0]), st.integers(1, 60))
+def test_a_compiled_run_is_what_the_two_machines_do(seed, reading, window, tolerance, patience):
+    stage = small_stage(seed)
+    options = {"reading": reading, "rows": 2, "columns": 5, "window": window, "tolerance": tolerance, "patience": patience}
+    scheduler = POSG(stage.instances, **options)
+    instances = [scheduler.instance(i) for i in range(stage.instances)]
+
+    def decide(j, now):
+        chosen = int(scheduler.route(stage.keys[j : j + 1], now / 1e3)[0])
+        return chosen, scheduler.requests[0][1] if scheduler.requests else None
+
+    def ended(j, instance, cost, now, request):
+        return instances[instance].execute(stage.keys[j : j + 1], cost, now, request)
+
+    simulation = plain(stage)
+    simulation.run(decide, ended, scheduler.receive)
+    agree(stage, simulation, run(stage, POSG(stage.instances, **options)))
+
+
+@settings(max_examples=40)
+@given(SEEDS, SWITCHES, st.sampled_from([2, 8, 30]))
+def test_a_compiled_run_is_what_the_default_scheduler_and_its_instances_do(seed, switches, window):
+    stage = small_stage(seed)
+    latency_ms = None if switches["latency_ms"] is None else np.arange(stage.instances)
+    options = {**switches, "latency_ms": latency_ms, "rows": 2, "columns": 12, "window": window}
+    scheduler = VirtualFinish(stage.instances, **options)
+    instances = [scheduler.instance(i) for i in range(stage.instances)]
+
+    def decide(j, now):
+        return int(scheduler.route_at(stage.keys[j : j + 1], now)[0]), scheduler.tickets[0]
+
+    def ended(j, instance, cost, now, ticket):
+        said = instances[instance].execute(stage.keys[j : j + 1], cost, now, ticket)
+        return [] if said is None else [said]
+
+    simulation = plain(stage)
+    simulation.run(decide, ended, scheduler.receive)
+    agree(stage, simulation, run(stage, VirtualFinish(stage.instances, **options)))
+
+
+class Faulty:
+    """A channel that loses, doubles and holds back messages, by a seed."""
+
+    def __init__(self, seed: int, deliver) -> None:
+        self.rng, self.deliver, self.held = random.Random(seed), deliver, []
+
+    def send(self, message) -> None:
+        self.held.extend([message] * self.rng.choice([0, 1, 1, 2]))
+        self.rng.shuffle(self.held)
+        while self.held and self.rng.random() < 0.6:
+            self.deliver(self.held.pop())
+
+
+@given(SEEDS, st.sampled_from(sorted(READINGS)), st.integers(1, 4), st.integers(-1, 3))
+def test_posg_is_never_stuck_whatever_happens_to_messages(seed, reading, k, silent):
+    """Faults for 1,500 tuples, with an instance that may never speak; then a good channel leads to RUN."""
+    scheduler = POSG(k, reading=reading, rows=2, columns=5, window=4, tolerance=0.5, patience=50)
+    instances = [scheduler.instance(i) for i in range(k)]
+    rng = np.random.default_rng(seed)
+    channel = Faulty(seed, scheduler.receive)
+    reached = set()
+    lasted = 0
+    for j in range(2_000):
+        before = scheduler.state, scheduler.epoch
+        keys = rng.integers(0, 9, 1)
+        chosen = int(scheduler.route(keys, 0.0)[0])
+        assert 0 <= chosen < k
+        request = scheduler.requests[0][1] if scheduler.requests else None
+        for message in instances[chosen].execute(keys, float(keys[0]), float(j), request):
+            if j >= 1_500:
+                scheduler.receive(message)
+            elif chosen != silent:
+                channel.send(message)
+        lasted = lasted + 1 if (scheduler.state, scheduler.epoch) == before else 0
+        waits = scheduler.state is SchedulerState.WAIT_ALL
+        assert not waits or lasted <= 50, "a reply is awaited for ever"
+        if j >= 1_500:
+            reached.add(scheduler.state)
+    assert scheduler.state is not SchedulerState.ROUND_ROBIN
+    assert SchedulerState.RUN in reached
+    assert np.isfinite(scheduler.sent_ms).all()
+
+
+@given(SEEDS, SWITCHES, st.integers(1, 4), st.integers(-1, 3))
+def test_the_default_scheduler_always_has_an_instance_whatever_happens_to_messages(seed, switches, k, silent):
+    scheduler = VirtualFinish(k, **{**switches, "latency_ms": None}, rows=2, columns=12, window=8)
+    instances = [scheduler.instance(i) for i in range(k)]
+    rng = np.random.default_rng(seed)
+    channel = Faulty(seed, scheduler.receive)
+    for j in range(600):
+        keys = rng.integers(0, 50, 1)
+        now_ms = float(j) if j % 10 else float(rng.integers(-100, j + 1))  # a clock that steps back
+        chosen = int(scheduler.route_at(keys.view(np.uint64), now_ms)[0])
+        assert 0 <= chosen < k
+        said = instances[chosen].execute(keys, float(keys[0]), now_ms + float(keys[0]), scheduler.tickets[0])
+        if said is not None and chosen != silent:
+            channel.send(said)
+    assert np.isfinite(scheduler.finish_ms).all()
+    assert (scheduler.speeds > 0.0).all()
+
+
+def reporting(k: int = 2, **options) -> tuple[POSG, list[Matrices]]:
+    """A scheduler, and matrices of each of its instances after 2 windows of one tuple."""
+    scheduler = POSG(k, reading="c", window=1, **options)
+    said = []
+    for i in range(k):
+        instance = scheduler.instance(i)
+        assert instance.execute([7], 4.0, 4.0) == []
+        assert instance.state is InstanceState.STABILIZING
+        said += instance.execute([7], 4.0 + i, 9.0)
+        assert instance.state is InstanceState.START
+    return scheduler, said
+
+
+def test_the_schedulers_states_in_the_order_of_figure_3():
+    scheduler, matrices = reporting()
+    assert scheduler.route([1, 1, 1], 0.0).tolist() == [0, 1, 0]
+    scheduler.receive(matrices[0])
+    assert scheduler.state is SchedulerState.ROUND_ROBIN
+    scheduler.receive(matrices[1])
+    assert scheduler.state is SchedulerState.SEND_ALL
+    assert scheduler.route([7], 0.0).tolist() == [0]
+    assert scheduler.requests == [(0, SyncRequest(1, 4.0))]
+    assert scheduler.route([7], 0.0).tolist() == [1]
+    assert scheduler.requests == [(0, SyncRequest(1, 4.5))]
+    assert scheduler.state is SchedulerState.WAIT_ALL
+    assert scheduler.route([7, 7], 0.0).tolist() == [0, 1], "as in RUN while replies are awaited"
+    scheduler.receive(SyncReply(0, 1, 100.0))
+    assert scheduler.sent_ms.tolist() == [8.0, 9.0], "replies are applied together"
+    scheduler.receive(SyncReply(0, 1, 100.0))
+    scheduler.receive(SyncReply(1, 0, 5.0))
+    assert scheduler.state is SchedulerState.WAIT_ALL, "a doubled reply and one of another epoch do not count"
+    scheduler.receive(SyncReply(1, 1, 1.0))
+    assert scheduler.state is SchedulerState.RUN
+    assert scheduler.sent_ms.tolist() == [108.0, 10.0]
+    scheduler.receive(SyncReply(1, 1, 1.0))
+    assert scheduler.sent_ms.tolist() == [108.0, 10.0]
+    assert scheduler.route([7] * 3, 0.0).tolist() == [1, 1, 1]
+    scheduler.receive(matrices[0])
+    assert scheduler.state is SchedulerState.RUN, "matrices that came before are not news"
+    scheduler.receive(Matrices(0, 2, matrices[0].cells))
+    assert scheduler.state is SchedulerState.SEND_ALL
+
+
+def test_an_instance_answers_by_its_reading():
+    for reading, account in (("a", 7.0), ("b", 50.0)):
+        instance = POSG(1, reading=reading).instance(0)
+        instance.execute([1], 3.0, 10.0)
+        assert instance.execute([1], 4.0, 50.0, SyncRequest(3, 2.0)) == [SyncReply(0, 3, account - 2.0)]
+
+
+def test_equation_1_passes_over_empty_cells_and_waits_for_stability():
+    instance = POSG(1, reading="a", window=2, tolerance=0.05).instance(0)
+    costs = [10.0, 10.0, 20.0, 20.0, 15.0, 15.0]
+    said = [instance.execute([1], cost, 0.0) for cost in costs]
+    assert [len(messages) for messages in said] == [0, 0, 0, 0, 0, 1], "10 to 15 is too much, 15 to 15 is stable"
+
+
+@given(SEEDS, st.integers(1, 60))
+def test_the_table_of_heavy_keys_is_exact_for_keys_it_never_let_go(seed, distinct):
+    """The cost of a key in the table is a mean of its own costs, and totals are of all tuples."""
+    rng = np.random.default_rng(seed)
+    cost_of = rng.integers(1, 50, distinct).astype(float)
+    scheduler = VirtualFinish(1, window=10_000, first_report=500)
+    instance = scheduler.instance(0)
+    keys = rng.integers(0, distinct, 500)
+    said = [instance.execute([key], cost_of[key], 0.0, np.array([np.nan, 0.0, 0.0])) for key in keys]
+    report = said[-1]
+    assert said[:-1] == [None] * 499
+    held = report.table[:, kernels.SEEN] > 0
+    assert len(set(report.keys[held].tolist())) == held.sum() <= 108
+    means = report.table[held, kernels.COST] / report.table[held, kernels.SEEN]
+    np.testing.assert_allclose(means, cost_of[report.keys[held].astype(int)])
+    assert report.sums[kernels.TOTAL] == cost_of[keys].sum()
+    assert instance.memory_bytes <= 2 * 4 * 54 * 8 + 10 * 8
+
+
+@pytest.mark.parametrize("make", [POSG, VirtualFinish])
+def test_bad_parameters_and_costs_are_refused(make):
+    for instances in (0, -1, 1.5):
+        with pytest.raises(InvalidParameter):
+            make(instances)
+    with pytest.raises(InvalidParameter):
+        make(2, window=0)
+    with pytest.raises(InvalidParameter):
+        make(2).instance(2)
+    extra = (np.array([np.nan, 0.0, 0.0]),) if make is VirtualFinish else ()
+    for cost in (-1.0, np.nan, np.inf):
+        with pytest.raises(InvalidCost):
+            make(2).instance(0).execute([1], cost, 1.0, *extra)
+
+
+def test_bad_options_of_each_are_refused():
+    for options in ({"reading": "d"}, {"tolerance": -0.1}, {"tolerance": np.nan}, {"patience": 0}):
+        with pytest.raises(InvalidParameter):
+            POSG(2, **options)
+    for options in ({"theta": -1.0}, {"theta": np.nan}, {"estimator": "guess"}, {"latency_ms": [1.0]}, {"first_report": 0}):
+        with pytest.raises(InvalidParameter):
+            VirtualFinish(2, **options)
+    with pytest.raises(InvalidParameter):
+        POSG(2).receive(SyncReply(2, 1, 0.0))
