@@ -20,7 +20,7 @@ lint: $(READY) ## Check style, types and layers
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	$(BIN)/lint-imports --no-cache --no-timings
+	$(BIN)/lint-imports --no-cache
 
 test-unit: $(READY) ## Run the tests that need no Spark
 	$(BIN)/python -m pytest tests/unit tests/property
