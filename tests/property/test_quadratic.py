@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from evenly.errors import InvalidParameter
-from evenly.grouping.keys.quadratic_dkg import QuadraticDKG
+from evenly.errors import IncompatibleMerge, InvalidParameter
+from evenly.grouping.keys import DKG, QuadraticDKG
 from evenly.kernels import distinct
 from evenly.measures import instance_loads, sigma
 from evenly.streams import zipf
@@ -49,6 +49,36 @@ def test_more_buckets_repair_the_squared_estimate_as_published(mu, published):
 
 def test_it_keeps_the_contract_of_a_grouping():
     check_grouping(lambda: QuadraticDKG(4))
+
+
+@pytest.mark.parametrize("buckets", ["distinct", "squared"])
+def test_a_learner_read_back_goes_on_as_the_first_would(buckets):
+    keys = zipf(1.0, 2_000).draw(20_000, seed=4)
+    learner = QuadraticDKG(4, buckets=buckets).fit(keys[:12_000])
+    again = QuadraticDKG.from_bytes(learner.to_bytes())
+    assert again.fit(keys[12_000:]).mapping() == learner.fit(keys[12_000:]).mapping()
+    assert again.to_bytes() == learner.to_bytes()
+
+
+def test_merged_learners_count_a_key_of_both_once():
+    keys = zipf(1.0, 2_000).draw(20_000, seed=4)
+    merged = QuadraticDKG(4).fit(keys[:9_000]).merge(QuadraticDKG(4).fit(keys[9_000:]))
+    assert merged.to_bytes() == QuadraticDKG(4).fit(keys).to_bytes()
+
+
+def test_learners_of_another_cost_are_not_merged():
+    for one, other in (
+        (QuadraticDKG(4), DKG(4)),
+        (DKG(4), QuadraticDKG(4)),
+        (QuadraticDKG(4), QuadraticDKG(4, buckets="squared")),
+    ):
+        with pytest.raises(IncompatibleMerge):
+            one.merge(other)
+
+
+def test_a_half_life_with_counts_that_do_not_forget_is_refused():
+    with pytest.raises(InvalidParameter, match=r"half_life is 50\.0"):
+        QuadraticDKG(4, half_life=50.0)
 
 
 def test_another_estimate_is_refused():

@@ -10,7 +10,9 @@ from evenly.errors import InvalidParameter
 from evenly.grouping.keys.dkg import DKG
 from evenly.kernels import distinct
 from evenly.kernels.types import F64, U64
+from evenly.sketches import codec
 
+KIND = "dkg-quadratic"
 _REGISTERS = 64
 
 
@@ -26,13 +28,17 @@ class QuadraticDKG(DKG):
     The weights of its mapping are these costs.
     """
 
-    name = "dkg-quadratic"
+    name = KIND
 
     def __init__(self, instances: int, *, buckets: Literal["distinct", "squared"] = "distinct", **parameters: Any) -> None:
         super().__init__(instances, **parameters)
         if buckets not in ("distinct", "squared"):
             raise InvalidParameter(f"buckets must be 'distinct' or 'squared', got {buckets!r}")
-        self.estimate = buckets
+        if buckets == "distinct" and self.half_life is not None:
+            raise InvalidParameter(
+                f"counts of distinct keys do not forget, and half_life is {self.half_life}: leave it out, or use buckets='squared'"
+            )
+        self.estimate: Literal["distinct", "squared"] = buckets
         self._registers = np.zeros((self.bucket_count, _REGISTERS), np.uint8)
 
     @property
@@ -46,9 +52,26 @@ class QuadraticDKG(DKG):
     def merge(self, other: DKG) -> Self:
         """Take in what another learner with the same parameters has seen."""
         super().merge(other)
-        if isinstance(other, QuadraticDKG):
+        if isinstance(other, QuadraticDKG):  # nothing else has the same parameters
             np.maximum(self._registers, other._registers, out=self._registers)
         return self
+
+    def _parameters(self) -> tuple[object, ...]:
+        return (*super()._parameters(), self.estimate)
+
+    def to_bytes(self) -> bytes:
+        """The learner as bytes that do not depend on Python's pickle."""
+        learner = np.frombuffer(super().to_bytes(), np.uint8)
+        return codec.pack(KIND, learner=learner, registers=self._registers, estimate=np.array(self.estimate))
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """The learner that `to_bytes` was called on; it goes on from there."""
+        parts = codec.unpack(KIND, data, "learner", "registers", "estimate")
+        learner = super().from_bytes(parts["learner"].tobytes())
+        learner.estimate = "squared" if str(parts["estimate"]) == "squared" else "distinct"
+        learner._registers[:] = parts["registers"]
+        return learner
 
     def _costs(self, keys: U64, weights: F64, sparse: F64) -> tuple[F64, F64]:
         """Squares, for a bucket shared out among its keys."""
