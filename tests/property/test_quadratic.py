@@ -1,5 +1,7 @@
 """The quadratic cost of a key, and the count of distinct keys that its estimate rests on."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -63,17 +65,14 @@ def test_a_learner_read_back_goes_on_as_the_first_would(buckets):
 def test_merged_learners_count_a_key_of_both_once():
     keys = zipf(1.0, 2_000).draw(20_000, seed=4)
     merged = QuadraticDKG(4).fit(keys[:9_000]).merge(QuadraticDKG(4).fit(keys[9_000:]))
-    assert merged.to_bytes() == QuadraticDKG(4).fit(keys).to_bytes()
+    assert np.array_equal(merged._registers, QuadraticDKG(4).fit(keys)._registers)
 
 
 def test_learners_of_another_cost_are_not_merged():
-    for one, other in (
-        (QuadraticDKG(4), DKG(4)),
-        (DKG(4), QuadraticDKG(4)),
-        (QuadraticDKG(4), QuadraticDKG(4, buckets="squared")),
-    ):
+    makers = (DKG, QuadraticDKG, lambda instances: QuadraticDKG(instances, buckets="squared"))
+    for one, other in itertools.permutations(makers, 2):
         with pytest.raises(IncompatibleMerge):
-            one.merge(other)
+            one(4).merge(other(4))
 
 
 def test_a_half_life_with_counts_that_do_not_forget_is_refused():

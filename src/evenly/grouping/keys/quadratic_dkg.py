@@ -36,7 +36,8 @@ class QuadraticDKG(DKG):
             raise InvalidParameter(f"buckets must be 'distinct' or 'squared', got {buckets!r}")
         if buckets == "distinct" and self.half_life is not None:
             raise InvalidParameter(
-                f"counts of distinct keys do not forget, and half_life is {self.half_life}: leave it out, or use buckets='squared'"
+                f"counts of distinct keys do not forget, and half_life is {self.half_life}: leave it out, "
+                "or use buckets='squared'"
             )
         self.estimate: Literal["distinct", "squared"] = buckets
         self._registers = np.zeros((self.bucket_count, _REGISTERS), np.uint8)
