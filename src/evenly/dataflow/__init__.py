@@ -1,1 +1,5 @@
-"""Operators, edges and selectivity as plain data."""
+"""Dataflows as plain data: operators, edges with selectivity, sources and sinks."""
+
+from evenly.dataflow.graph import Dataflow, Edge, Operator
+
+__all__ = ["Dataflow", "Edge", "Operator"]

@@ -1,0 +1,279 @@
+"""`evenly plan`: threads, slots and machines for a rate, before deployment."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich import box
+from rich.markup import escape
+from rich.table import Table
+
+from evenly.cli.output import people, print_json
+from evenly.dataflow.files import find_dataflow, shipped_names
+from evenly.dataflow.graph import Dataflow
+from evenly.errors import InvalidParameter
+from evenly.files import write_whole
+from evenly.planning.machines import AZURE_D, Catalogue, Cluster, Size, parse_machines, read_catalogue
+from evenly.planning.model_files import read_models, shipped_models
+from evenly.planning.models import LOOKUPS, Models
+from evenly.planning.plan import ALLOCATIONS, MAPPINGS, Plan, compare, highest_rate, plan, planned
+from evenly.planning.prediction import CONTENTIONS, ROUTINGS, Assumptions
+from evenly.planning.rehearsal import Rehearsal, rehearse
+from evenly.planning.replan import Replan, replan
+from evenly.planning.run import RealRun, run_plan
+from evenly.planning.spark_settings import source_options, spark_settings
+from evenly.planning.summary import TOTAL, rows
+from evenly.report.plan_page import plan_page
+
+_MOST_MACHINES = 16
+
+
+def plan_command(
+    dataflow: Annotated[str, typer.Argument(help=f"A YAML file, or one that ships: {', '.join(shipped_names())}.")],
+    rate: Annotated[
+        float | None, typer.Option(help="Tuples/s at every source. Without it: the highest that --have holds.")
+    ] = None,
+    models: Annotated[
+        list[Path] | None, typer.Option(help="YAML files of performance models, beside the shipped ones.")
+    ] = None,
+    allocation: Annotated[str, typer.Option(help=f"How many threads: {', '.join(ALLOCATIONS)}.")] = "mba",
+    mapping: Annotated[str, typer.Option(help=f"Which thread on which slot: {', '.join(MAPPINGS)}.")] = "sam",
+    routing: Annotated[str, typer.Option(help=f"How tuples reach threads: {', '.join(ROUTINGS)}.")] = "slot-aware",
+    lookup: Annotated[str, typer.Option(help=f"Between measured points: {', '.join(LOOKUPS)}.")] = "interpolated",
+    contention: Annotated[str, typer.Option(help=f"Who shares cores: {', '.join(CONTENTIONS)}.")] = "machine",
+    machines: Annotated[
+        Path | None, typer.Option(help="A YAML catalogue of machine sizes and prices; else Azure D1 to D3.")
+    ] = None,
+    have: Annotated[list[str] | None, typer.Option(help="A fixed set of machines, such as D3=5.")] = None,
+    here: Annotated[bool, typer.Option("--here", help="The fixed set is this machine, a slot a core.")] = False,
+    run_s: Annotated[
+        float | None, typer.Option("--run", help="Run the plan here for so many seconds, its slots as processes.")
+    ] = None,
+    step: Annotated[float | None, typer.Option(help="Search the highest rate in these steps, as the paper does.")] = None,
+    from_rate: Annotated[float | None, typer.Option(help="A plan for this rate is running: move few threads.")] = None,
+    compare_all: Annotated[bool, typer.Option("--compare", help="Every allocation with every mapping, side by side.")] = False,
+    rehearsal: Annotated[bool, typer.Option("--rehearse", help="Run the plan in the simulator at the planned rate.")] = False,
+    spark_conf: Annotated[
+        bool, typer.Option("--spark-conf", help="Print only the Spark settings for the plan, as spark-defaults.")
+    ] = False,
+    trigger: Annotated[float, typer.Option(help="Seconds between micro-batches, for the Spark settings.")] = 10.0,
+    page: Annotated[Path | None, typer.Option(help="Where to write a page with tables and a drawing.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead, for programs.")] = False,
+) -> None:
+    """Say how many threads, slots and machines a dataflow needs for a rate, what breaks first, and how sure that is.
+
+    Try: evenly plan linear --rate 100
+    """
+    if page is not None and (page.is_dir() or not page.parent.is_dir()):
+        raise InvalidParameter(f"--page must name a file in a folder that exists, got {page}")
+    flow, known = find_dataflow(dataflow), _models(models or [])
+    assumed = Assumptions(routing, lookup, contention)  # type: ignore[arg-type]
+    catalogue = AZURE_D if machines is None else read_catalogue(machines)
+    hosts = _hosts(catalogue, have or [], here=here)
+    best = _plan(flow, known, rate, hosts, assumed, allocation, mapping, step)
+    moved = None
+    if from_rate is not None:
+        if isinstance(hosts, Cluster):
+            raise InvalidParameter("--from-rate takes the machines that it needs: leave --have and --here out")
+        running = plan(flow, known, from_rate, allocation=allocation, mapping=mapping, machines=hosts)
+        moved = replan(running.placement, known, best.rate, catalogue=hosts)
+        best = planned(moved.placement, known, assumed)
+    plans = compare(flow, known, best.rate, machines=hosts, assumptions=assumed) if compare_all else [best]
+    settings = {**spark_settings(best, trigger_s=trigger), **source_options(best, trigger_s=trigger)}
+    if page is not None:
+        write_whole(page, plan_page(best, plans, settings))
+    real = None if run_s is None else run_plan(best, seconds=run_s)
+    run = rehearse(best.placement, known, best.rate, assumptions=assumed) if rehearsal else None
+    if json:
+        parameters = {
+            "dataflow": dataflow,
+            "rate": rate,
+            "models": [str(path) for path in models or []],
+            "allocation": allocation,
+            "mapping": mapping,
+            "routing": routing,
+            "lookup": lookup,
+            "contention": contention,
+            "have": have or [],
+            "from_rate": from_rate,
+        }
+        print_json("plan", parameters, _results(plans, moved, run, real, settings if spark_conf else None))
+    elif spark_conf:
+        for name, value in settings.items():
+            typer.echo(f"{name} {value}" if name.startswith("spark.") else f"# {name} {value}")
+    else:
+        _print(best, known)
+        if compare_all:
+            _print_comparison(plans, known)
+        _print_more(moved, run, real, page)
+
+
+def _results(
+    plans: list[Plan], moved: Replan | None, run: Rehearsal | None, real: RealRun | None, settings: dict[str, str] | None
+) -> list[dict[str, object]]:
+    results = [row for one in plans for row in rows(one)]
+    if moved is not None:
+        results[-1] |= {"moved_threads": moved.moved, "moved_threads_afresh": moved.moved_afresh}
+    if run is not None:
+        results[-1] |= {
+            "stable": run.stable,
+            "observed_completion_ms_mean": run.completion_ms_mean,
+            "observed_completion_ms_p99": run.completion_ms_p99,
+        }
+    if real is not None:
+        results[-1] |= {
+            "observed_rate": real.observed_rate,
+            "real_completion_ms_mean": real.completion_ms_mean,
+            "real_completion_ms_p99": real.completion_ms_p99,
+        }
+    if settings is not None:
+        results.append({"operator": "spark", **settings})
+    return results
+
+
+def _print_more(moved: Replan | None, run: Rehearsal | None, real: RealRun | None, page: Path | None) -> None:
+    if moved is not None:
+        people.print(
+            f"From the running plan: {moved.moved} threads move ({moved.moved_afresh} in a plan made afresh), "
+            f"{moved.started} start, {moved.stopped} stop",
+            soft_wrap=True,
+        )
+    if run is not None:
+        people.print(
+            f"Rehearsed at {run.rate:g} tuples/s: {'stable' if run.stable else 'not stable'}, completion time "
+            f"{run.completion_ms_mean:,.0f} ms on average, {run.completion_ms_p99:,.0f} ms at p99",
+            soft_wrap=True,
+        )
+    if real is not None:
+        people.print(
+            f"Run here at {real.rate:g} tuples/s: {real.observed_rate:.4g} tuples/s came through, completion time "
+            f"{real.completion_ms_mean:,.0f} ms on average, {real.completion_ms_p99:,.0f} ms at p99",
+            soft_wrap=True,
+        )
+    if page is not None:
+        people.print(f"Page: {page}", soft_wrap=True)
+
+
+def _hosts(catalogue: Catalogue, have: list[str], *, here: bool) -> Catalogue | Cluster:
+    if here:
+        size = Size("here", os.cpu_count() or 1)
+        return Catalogue((size,)).take([("here", 1)])
+    return catalogue.take(parse_machines(have)) if have else catalogue
+
+
+def _models(paths: list[Path]) -> Models:
+    known = shipped_models()
+    for path in paths:
+        known = known.with_others(read_models(path).values())
+    return known
+
+
+def _plan(
+    flow: Dataflow,
+    models: Models,
+    rate: float | None,
+    hosts: Catalogue | Cluster,
+    assumed: Assumptions,
+    allocation: str,
+    mapping: str,
+    step: float | None,
+) -> Plan:
+    if rate is not None:
+        return plan(flow, models, rate, allocation=allocation, mapping=mapping, machines=hosts, assumptions=assumed)
+    if not isinstance(hosts, Cluster):
+        raise InvalidParameter("give --rate for the machines that it needs, or --have for the rate that machines hold")
+    return highest_rate(flow, models, hosts, allocation=allocation, mapping=mapping, step=step, assumptions=assumed)
+
+
+def _print(one: Plan, models: Models) -> None:
+    found = rows(one)
+    every = found[-1]
+    name = one.placement.allocation.dataflow.name
+    people.print(
+        f"[bold]{escape(name)} at {one.rate:g} tuples/s[/]: {every['threads']} threads on {one.placement.slots} slots of "
+        f"{len(one.placement.cluster.machines)} machines ({one.placement.cluster.named()}), by {one.pair.upper()}",
+        soft_wrap=True,
+    )
+    table = Table(box=box.SIMPLE, padding=(0, 1, 0, 0), pad_edge=False)
+    for heading in ("operator", "tuples/s", "threads", "slots", "cpu %", "mem %", "part %", "breaks at", "by"):
+        table.add_column(heading, justify="left" if heading in {"operator", "by"} else "right", no_wrap=True)
+    for row in found:
+        if row["operator"] == TOTAL:
+            table.add_section()
+        table.add_row(
+            escape(str(row["operator"])),
+            "" if row["operator"] == TOTAL else f"{row['rate']:.4g}",
+            str(row["threads"]),
+            str(row["slots"]),
+            f"{row['cpu_pct']:.1f}",
+            f"{row['mem_pct']:.1f}",
+            f"{row['share_pct']:.0f}" if "share_pct" in row else "100",
+            "" if row["breaks_at_rate"] is None else f"{row['breaks_at_rate']:.4g}",
+            str(row["basis"]),
+        )
+    people.print(table)
+    _print_machines(one)
+    prediction = one.prediction
+    sure = f" (95 %: {prediction.low:.4g} to {prediction.high:.4g})" if prediction.low < prediction.high else ""
+    people.print(
+        f"Predicted with {prediction.assumptions.routing} routing: {prediction.rate:.4g} tuples/s{sure}. First to break: "
+        f"{prediction.binding.operator}: {escape(prediction.binding.why)}",
+        soft_wrap=True,
+    )
+    other = replace(
+        prediction.assumptions, routing="shuffle" if prediction.assumptions.routing == "slot-aware" else "slot-aware"
+    )
+    rival = planned(one.placement, models, other).prediction
+    people.print(
+        f"With {other.routing} routing: {rival.rate:.4g} tuples/s, first to break {rival.binding.operator}", soft_wrap=True
+    )
+    if every["completion_ms_mean"] is not None:
+        people.print(
+            f"Completion time at {0.9 * one.rate:g} tuples/s: about {every['completion_ms_mean']:,.0f} ms on average, "
+            f"{every['completion_ms_p99']:,.0f} ms at p99",
+            soft_wrap=True,
+        )
+    if one.placement.extra_slots:
+        people.print(f"{one.placement.extra_slots} slots more than the {one.placement.allocation.slots} allocated were needed")
+    if every["price_per_hour"] is not None:
+        people.print(f"Price: {every['price_per_hour']:.4g} an hour")
+
+
+def _print_machines(one: Plan) -> None:
+    cluster = one.placement.cluster
+    for place, machine in enumerate(cluster.machines[:_MOST_MACHINES]):
+        first = cluster.first_slot[place]
+        cells = []
+        for slot in range(first, first + machine.slots):
+            held = ", ".join(f"{bundle.operator} {bundle.threads}" for bundle in one.placement.by_slot[slot]) or "empty"
+            cells.append(f"[{slot + 1}: {held} | {one.slot_usage[slot].cpu_pct:.0f} % cpu]")
+        people.print(escape(f"  {machine.name} ({machine.size.name})  {'  '.join(cells)}"), soft_wrap=True)
+    if len(cluster.machines) > _MOST_MACHINES:
+        people.print(f"  and {len(cluster.machines) - _MOST_MACHINES} machines more (--page shows all)")
+
+
+def _print_comparison(plans: list[Plan], models: Models) -> None:
+    table = Table(box=box.SIMPLE, padding=(0, 1, 0, 0), pad_edge=False)
+    for heading in ("pair", "threads", "slots", "extra", "machines", "predicted", "slot-aware", "breaks first"):
+        table.add_column(heading, justify="left" if heading in {"pair", "breaks first"} else "right", no_wrap=True)
+    for one in plans:
+        by = {
+            routing: planned(one.placement, models, replace(one.prediction.assumptions, routing=routing))
+            for routing in ROUTINGS
+        }
+        table.add_row(
+            one.pair,
+            str(one.placement.allocation.threads),
+            str(one.placement.slots),
+            str(one.placement.extra_slots),
+            str(len(one.placement.cluster.machines)),
+            f"{by['shuffle'].prediction.rate:.4g}",
+            f"{by['slot-aware'].prediction.rate:.4g}",
+            str(one.prediction.binding.operator),
+        )
+    people.print(table)
+    people.print("predicted: tuples spread over threads alike; slot-aware: over slots by what they carry.", soft_wrap=True)

@@ -1,0 +1,161 @@
+"""`evenly profile`: the performance model of a Python operator, measured on one slot of this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich import box
+from rich.markup import escape
+from rich.table import Table
+
+from evenly.cli.output import people, print_json, runs_progress
+from evenly.errors import InvalidParameter
+from evenly.files import write_whole
+from evenly.planning.model_files import models_yaml, read_models
+from evenly.planning.models import PerformanceModel, merge_runs
+from evenly.planning.profiling.search import SearchOptions, Trial, model_of
+from evenly.planning.profiling.search import profile as search
+from evenly.planning.profiling.trials import SlotTrials, TrialLog, TrialOptions
+from evenly.planning.slots.operators import OperatorSpec
+from evenly.report.figures import Curve, Curves, draw_svg
+
+MOST_REPEATS = 50
+
+
+def profile(
+    operator: Annotated[
+        str, typer.Argument(help="MODULE:FUNCTION, called with a tuple's number; a class is made once a slot.")
+    ],
+    out: Annotated[Path, typer.Option(help="The YAML file that `evenly plan --models` reads; other models in it are kept.")],
+    name: Annotated[str | None, typer.Option(help="The model's name; else that of the function.")] = None,
+    seconds: Annotated[float, typer.Option(help="Seconds of a trial.")] = 5.0,
+    precision: Annotated[float, typer.Option(help="How near the peak rate is found, 0.005 to 0.5.")] = 0.05,
+    most_threads: Annotated[int, typer.Option(help="Threads are not tried beyond this.")] = 128,
+    slope: Annotated[float, typer.Option(help="Stable while completion times grow by no more than this, in s/s.")] = 0.02,
+    flat: Annotated[
+        float, typer.Option(help="Stop when the peak rate rises by no more than this part of the best a step.")
+    ] = 0.02,
+    rate_step: Annotated[float | None, typer.Option(help="Grow the rate in these steps, as the paper does.")] = None,
+    thread_step: Annotated[int | None, typer.Option(help="Grow the threads in these steps.")] = None,
+    first_rate: Annotated[float, typer.Option(help="The rate to begin with, tuples/s.")] = 10.0,
+    memory_mib: Annotated[int, typer.Option(help="The memory of a slot, MiB.")] = 3584,
+    repeat: Annotated[int, typer.Option(help="Measure so often: plans then come with an interval.")] = 1,
+    picture: Annotated[Path | None, typer.Option(help="Where to draw rate, cpu and memory over threads (SVG).")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead, for programs.")] = False,
+) -> None:
+    """Measure what threads of an operator carry on one slot: the peak stable rate, cpu and memory for each number of them.
+
+    The operator runs in a process pinned to one core. A trial that was made is kept beside the file until the profile is
+    whole, so an interrupted profile goes on where it was.
+
+    Try: evenly profile evenly.planning.examples:Pi --out models.yaml
+    """
+    if not 1 <= repeat <= MOST_REPEATS:
+        raise InvalidParameter(f"--repeat must be from 1 to {MOST_REPEATS}, got {repeat}")
+    for path, option in ((out, "--out"), (picture, "--picture")):
+        if path is not None and (path.is_dir() or not path.parent.is_dir()):
+            raise InvalidParameter(f"{option} must name a file in a folder that exists, got {path}")
+    spec = OperatorSpec(operator)
+    spec.load()
+    kept = read_models(out).values() if out.exists() else []
+    label = name or operator.rpartition(":")[2]
+    how = SearchOptions(
+        precision=precision,
+        rate_step=rate_step,
+        thread_step=thread_step,
+        most_threads=most_threads,
+        flat=flat,
+        first_rate=first_rate,
+    )
+    trial = TrialOptions(seconds=seconds, slope=slope, memory_mib=memory_mib)
+    about = f"{operator}, measured on one slot of this machine in trials of {seconds:g} s"
+    runs = [_measure(spec, label, about, how, trial, out, turn) for turn in range(repeat)]
+    model = merge_runs(runs) if repeat > 1 else runs[0]
+    write_whole(out, models_yaml([*(one for one in kept if one.name != label), model]))
+    for turn in range(repeat):
+        _log_path(out, label, turn).unlink(missing_ok=True)
+    if picture is not None:
+        write_whole(picture, draw_svg([_panel(model)], columns=1))
+    if json:
+        parameters = {"operator": operator, "name": label, "seconds": seconds, "precision": precision, "repeat": repeat}
+        print_json("profile", parameters, _rows(model))
+    else:
+        _print(model, out, picture)
+
+
+def _log_path(out: Path, label: str, turn: int) -> Path:
+    return out.with_name(f"{out.name}.{label}-{turn + 1}.trials")
+
+
+def _measure(
+    spec: OperatorSpec, label: str, about: str, how: SearchOptions, trial: TrialOptions, out: Path, turn: int
+) -> PerformanceModel:
+    log = TrialLog(_log_path(out, label, turn), f"{spec.target} {how} {trial}")
+    peaks: list[Trial] = []
+    with runs_progress() as progress, SlotTrials(spec, trial) as trials:
+        bar = progress.add_task(label, total=None)
+
+        def shown(threads: int, rate: float) -> Trial:
+            progress.update(bar, description=f"{threads} threads, {rate:,.4g}/s")
+            found = trials.run(threads, rate)
+            progress.advance(bar)
+            return found
+
+        for peak in search(log.wrap(shown), how):
+            peaks.append(peak)
+            progress.console.print(
+                f"{label}: {peak.threads} threads carry {peak.rate:,.4g} tuples/s "
+                f"at {peak.cpu_pct:.0f} % cpu, {peak.mem_pct:.1f} % memory"
+            )
+    return model_of(label, peaks, about)
+
+
+def _rows(model: PerformanceModel) -> list[dict[str, object]]:
+    return [
+        {
+            "operator": model.name,
+            "threads": point.threads,
+            "rate": point.rate,
+            "rate_low": point.interval()[0],
+            "rate_high": point.interval()[1],
+            "cpu_pct": point.cpu_pct,
+            "mem_pct": point.mem_pct,
+            "best": point == model.best,
+            "basis": point.origin,
+        }
+        for point in model.points
+    ]
+
+
+def _panel(model: PerformanceModel) -> Curves:
+    threads = [point.threads for point in model.points]
+    return Curves(
+        f"{model.name}: at most {model.best.rate:,.4g} tuples/s, with {model.best.threads} threads",
+        "threads on one slot",
+        "% of the best rate, of the slot",
+        [
+            Curve("rate", threads, [100.0 * point.rate / model.best.rate for point in model.points]),
+            Curve("cpu", threads, [point.cpu_pct for point in model.points]),
+            Curve("memory", threads, [point.mem_pct for point in model.points]),
+        ],
+    )
+
+
+def _print(model: PerformanceModel, out: Path, picture: Path | None) -> None:
+    table = Table(box=box.SIMPLE, padding=(0, 1, 0, 0), pad_edge=False)
+    for heading in ("threads", "tuples/s", "95 %", "cpu %", "mem %", ""):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for point in model.points:
+        low, high = point.interval()
+        table.add_row(
+            str(point.threads),
+            f"{point.rate:,.4g}",
+            f"{low:,.4g} to {high:,.4g}" if high > low else "",
+            f"{point.cpu_pct:.1f}",
+            f"{point.mem_pct:.1f}",
+            "best" if point == model.best else "",
+        )
+    people.print(table)
+    people.print(escape(f"Model {model.name} in {out}" + (f", picture in {picture}" if picture else "")), soft_wrap=True)

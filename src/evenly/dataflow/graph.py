@@ -1,0 +1,197 @@
+"""A dataflow: operators, edges with selectivity, and the rate that reaches each operator."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal, get_args
+
+from evenly.errors import InvalidDataflow
+
+Kind = Literal["source", "operator", "sink"]
+Routing = Literal["duplicate", "shuffle", "key"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+ROUTINGS: tuple[Routing, ...] = get_args(Routing)
+
+
+@dataclass(frozen=True)
+class Operator:
+    """A vertex. `model` names its performance model; a source or sink without one uses the model `source` or `sink`.
+
+    `function` (`module:name`) is the Python code of the operator, where a plan is to be run for real.
+    """
+
+    name: str
+    model: str = ""
+    kind: Kind = "operator"
+    function: str = ""
+    line: int = field(default=0, compare=False)
+
+    @property
+    def model_name(self) -> str:
+        """The performance model that answers for the operator."""
+        return self.model or (self.name if self.kind == "operator" else self.kind)
+
+
+@dataclass(frozen=True)
+class Edge:
+    """A stream from one operator to another.
+
+    `selectivity` (at least 0): tuples that leave for one that enters `start`. `routing` says which of them take this
+    edge where an operator has several: all (`duplicate`), each in turn with the other `shuffle` edges, or the part
+    `share` of the keys (`key`; equal parts where no share is given).
+    """
+
+    start: str
+    end: str
+    selectivity: float = 1.0
+    routing: Routing = "duplicate"
+    share: float | None = None
+    line: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True)
+class Dataflow:
+    """Operators and edges, checked: no cycle, no unknown operator, a source and a sink on every way.
+
+    `about` says where it comes from. Errors name the line where operators and edges carry one.
+    """
+
+    name: str
+    operators: tuple[Operator, ...]
+    edges: tuple[Edge, ...]
+    about: str = ""
+    file: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.operators:
+            raise self._error("a dataflow needs operators: give at least a source and a sink")
+        known: dict[str, Operator] = {}
+        for one in self.operators:
+            if one.name in known:
+                raise self._error(f"the operator {one.name!r} is given twice: name each once", one)
+            if one.kind not in KINDS:
+                raise self._error(f"an operator's kind must be one of {', '.join(KINDS)}, got {one.kind!r}", one)
+            known[one.name] = one
+        pairs: set[tuple[str, str]] = set()
+        for edge in self.edges:
+            self._check_edge(edge, known)
+            if (edge.start, edge.end) in pairs:
+                raise self._error(f"the edge {edge.start} -> {edge.end} is given twice: give one with both selectivities", edge)
+            pairs.add((edge.start, edge.end))
+        self._check_ends()
+        self._check_shares()
+        if len(self.order) < len(self.operators):
+            raise self._error(f"the edges make a cycle: {' -> '.join(self._cycle())}: remove one of them")
+
+    def _check_edge(self, edge: Edge, known: Mapping[str, Operator]) -> None:
+        for name in (edge.start, edge.end):
+            if name not in known:
+                raise self._error(f"the edge {edge.start} -> {edge.end} names an unknown operator {name!r}", edge)
+        if known[edge.start].kind == "sink":
+            raise self._error(f"the sink {edge.start!r} has an edge to {edge.end!r}: a sink emits nothing", edge)
+        if known[edge.end].kind == "source":
+            raise self._error(f"the source {edge.end!r} has an edge from {edge.start!r}: nothing enters a source", edge)
+        if not (math.isfinite(edge.selectivity) and edge.selectivity >= 0.0):
+            raise self._error(
+                f"the selectivity of {edge.start} -> {edge.end} must be finite and at least 0, got {edge.selectivity}", edge
+            )
+        if edge.routing not in ROUTINGS:
+            raise self._error(f"an edge's routing must be one of {', '.join(ROUTINGS)}, got {edge.routing!r}", edge)
+        if edge.share is not None and (edge.routing != "key" or not 0.0 <= edge.share <= 1.0):
+            raise self._error(
+                f"the share of {edge.start} -> {edge.end} must be from 0 to 1 on an edge routed by key, got {edge.share}", edge
+            )
+
+    def _check_ends(self) -> None:
+        for kind in ("source", "sink"):
+            if not any(one.kind == kind for one in self.operators):
+                raise self._error(f"there is no {kind}: give one operator `kind: {kind}`")
+        for one in self.operators:
+            if one.kind != "source" and not self.into[one.name]:
+                raise self._error(f"nothing leads to {one.name!r}: give an edge to it, or make it a source", one)
+            if one.kind != "sink" and not self.out_of[one.name]:
+                raise self._error(f"nothing leaves {one.name!r}: give an edge to a sink", one)
+
+    def _check_shares(self) -> None:
+        for edges in self.out_of.values():
+            shares = [edge.share for edge in edges if edge.routing == "key"]
+            given = [share for share in shares if share is not None]
+            if given and (len(given) < len(shares) or abs(sum(given) - 1.0) > 1e-6):
+                raise self._error(
+                    f"the shares of the keys that leave {edges[0].start!r} must all be given and add up to 1, got {shares}",
+                    edges[0],
+                )
+
+    def _error(self, message: str, at: Operator | Edge | None = None) -> InvalidDataflow:
+        line = at.line if at is not None else 0
+        place = [self.file] * bool(self.file) + [f"line {line}"] * bool(line)
+        return InvalidDataflow(f"{', '.join(place)}: {message}" if place else message)
+
+    def _cycle(self) -> list[str]:
+        """One cycle among the operators that have no place in the order."""
+        left = {one.name for one in self.operators} - set(self.order)
+        walk = [min(left)]
+        while walk.count(walk[-1]) == 1:
+            walk.append(next(edge.start for edge in self.into[walk[-1]] if edge.start in left))
+        return walk[walk.index(walk[-1]) :][::-1]
+
+    @cached_property
+    def by_name(self) -> dict[str, Operator]:
+        """The operators by name."""
+        return {one.name: one for one in self.operators}
+
+    @cached_property
+    def into(self) -> dict[str, list[Edge]]:
+        """The edges that lead to each operator."""
+        return self._grouped((edge.end, edge) for edge in self.edges)
+
+    @cached_property
+    def out_of(self) -> dict[str, list[Edge]]:
+        """The edges that leave each operator."""
+        return self._grouped((edge.start, edge) for edge in self.edges)
+
+    def _grouped(self, pairs: Iterable[tuple[str, Edge]]) -> dict[str, list[Edge]]:
+        grouped: dict[str, list[Edge]] = {one.name: [] for one in self.operators}
+        for name, edge in pairs:
+            grouped[name].append(edge)
+        return grouped
+
+    @cached_property
+    def order(self) -> tuple[str, ...]:
+        """Breadth first from the sources, each operator after all that lead to it (operators on a cycle are missing)."""
+        missing = {name: len(edges) for name, edges in self.into.items()}
+        ready = [name for name, count in missing.items() if count == 0]
+        for name in ready:  # grows while it is walked: the list is the queue
+            for edge in self.out_of[name]:
+                missing[edge.end] -= 1
+                if missing[edge.end] == 0:
+                    ready.append(edge.end)
+        return tuple(ready)
+
+    def part(self, edge: Edge) -> float:
+        """Tuples on the edge for one tuple that enters its start."""
+        if edge.routing == "duplicate":
+            return edge.selectivity
+        if edge.share is not None:
+            return edge.selectivity * edge.share
+        return edge.selectivity / sum(other.routing == edge.routing for other in self.out_of[edge.start])
+
+    def rates(self, rate: float) -> dict[str, float]:
+        """The rate at each operator when every source emits `rate` tuples/s."""
+        found: dict[str, float] = {}
+        for name in self.order:
+            edges = self.into[name]
+            found[name] = sum(found[edge.start] * self.part(edge) for edge in edges) if edges else rate
+        return found
+
+    @cached_property
+    def critical_path(self) -> tuple[str, ...]:
+        """A longest way from a source to a sink, by the number of operators."""
+        best: dict[str, tuple[str, ...]] = {}
+        for name in self.order:
+            before = max((best[edge.start] for edge in self.into[name]), key=len, default=())
+            best[name] = (*before, name)
+        return max(best.values(), key=len)

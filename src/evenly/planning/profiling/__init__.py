@@ -1,0 +1,1 @@
+"""Profiling: the performance model of an operator, measured."""

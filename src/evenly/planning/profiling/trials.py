@@ -1,0 +1,133 @@
+"""Trials for real: an operator in one slot, fed at a fixed rate."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+
+from evenly.errors import DamagedData, InvalidParameter
+from evenly.kernels.types import F64
+from evenly.planning.profiling.search import Trial
+from evenly.planning.slots.hub import Flow, Home, Hub, Route, RunResult, free_cores
+from evenly.planning.slots.operators import OperatorSpec
+from evenly.planning.slots.process import SlotBundle
+
+
+@dataclass(frozen=True)
+class TrialOptions:
+    """How a trial is run.
+
+    `seconds` (above 0) of tuples, of which the first `warm_up` part (0 to 0.9) is not looked at; stable while the
+    completion time grows by no more than `slope` seconds a second; a slot has `memory_mib`.
+    """
+
+    seconds: float = 5.0
+    warm_up: float = 0.3
+    slope: float = 0.02
+    memory_mib: int = 3584
+
+    def __post_init__(self) -> None:
+        if not self.seconds > 0.0 or not 0.0 <= self.warm_up <= 0.9 or not self.slope > 0.0 or self.memory_mib < 16:
+            raise InvalidParameter(
+                "a trial needs seconds above 0, a warm_up of 0 to 0.9, a slope above 0 and at least 16 MiB, "
+                f"got {self.seconds}, {self.warm_up}, {self.slope} and {self.memory_mib}"
+            )
+
+
+class SlotTrials:
+    """Runs trials of one operator in one slot. Use it as a context manager."""
+
+    def __init__(self, operator: OperatorSpec, options: TrialOptions | None = None) -> None:
+        self.operator = operator
+        self.options = options or TrialOptions()
+        self._service = operator.service()
+        self._hub = Hub(free_cores(1), memory_mib=self.options.memory_mib)
+        self._ready: OperatorSpec | None = None
+        self._threads = 0
+
+    def __enter__(self) -> Self:
+        self._ready = OperatorSpec(self.operator.target, self._service.__enter__())
+        self._hub.__enter__()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._hub.__exit__(kind, error, trace)
+        self._service.__exit__(kind, error, trace)
+
+    def run(self, threads: int, rate: float) -> Trial:
+        """One trial."""
+        if self._ready is None:
+            raise InvalidParameter("trials run in a with block: with SlotTrials(...) as trials")
+        if threads != self._threads:
+            self._hub.set_up([[("operator", SlotBundle(self._ready, threads))]])
+            self._threads = threads
+        how = self.options
+        seconds = max(how.seconds, 20.0 / rate)
+        flow = Flow({"operator": [Home(0, 0, 1.0)]}, {"": [Route("operator")], "operator": [Route(None)]})
+        found = self._hub.run(flow, rate, seconds, warm_up_s=how.warm_up * seconds)
+        slope = latency_slope(found, how.warm_up * seconds)
+        stable = not found.aborted and slope <= how.slope and found.done_s.size >= 0.9 * found.expected
+        return Trial(threads, rate, stable, found.cpu_pct[0], 100.0 * found.memory_mib[0] / how.memory_mib, slope)
+
+
+def latency_slope(found: RunResult, warm_up_s: float) -> float:
+    """How fast completion times grow after warm-up, in seconds a second."""
+    counted = found.born_s >= warm_up_s
+    born_s: F64 = found.born_s[counted]
+    took_s = found.done_s[counted] - born_s
+    if born_s.size < 3 or float(np.ptp(born_s)) == 0.0:
+        return 0.0
+    off = born_s - born_s.mean()
+    return float(off @ (took_s - took_s.mean())) / float(off @ off)
+
+
+class TrialLog:
+    """Trials kept in a file as they are made, so that a search that was stopped goes on where it was.
+
+    The search asks for the same trials in the same order, and those in the file are not run again.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], key: str) -> None:
+        self.path = Path(path)
+        self.key = key
+        self._known: dict[tuple[int, float], Trial] = {}
+        if self.path.exists():
+            self._read()
+
+    def _read(self) -> None:
+        try:
+            lines = [json.loads(line) for line in self.path.read_text(encoding="utf-8").splitlines() if line]
+            if lines and lines[0].get("key") == self.key:
+                self._known = {(one["threads"], one["rate"]): Trial(**one) for one in lines[1:]}
+        except (ValueError, TypeError, KeyError, AttributeError, OSError) as error:
+            raise DamagedData(f"{self.path} is not a log of trials: remove it to begin anew ({error})") from error
+        if not self._known:
+            self.path.unlink()
+
+    @property
+    def known(self) -> int:
+        """Trials in the file."""
+        return len(self._known)
+
+    def wrap(self, run: Callable[[int, float], Trial]) -> Callable[[int, float], Trial]:
+        """The trials of the file where there are, else new ones, which are added to it."""
+
+        def remembered(threads: int, rate: float) -> Trial:
+            if (threads, rate) not in self._known:
+                trial = run(threads, rate)
+                fresh = not self.path.exists()
+                with self.path.open("a", encoding="utf-8") as file:
+                    if fresh:
+                        file.write(json.dumps({"key": self.key}) + "\n")
+                    file.write(json.dumps(asdict(trial)) + "\n")
+                self._known[threads, rate] = trial
+            return self._known[threads, rate]
+
+        return remembered
