@@ -1,0 +1,636 @@
+"""Outgoing queues and the agent of their link, with real processes that are killed, stopped, forked and left to die."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import defaultdict
+from contextlib import contextmanager
+
+import pytest
+
+from evenly.emission import LBF
+from evenly.emission import segment as segments
+from evenly.emission.leader import STALLED_AFTER
+from evenly.emission.links import look, sweep
+from evenly.emission.outgoing import Outgoing
+from evenly.emission.segment import segment_path
+from evenly.errors import DamagedData, InvalidParameter, LinkMismatch, LinkUnavailable, QueueClosed, SendFailed
+
+FORKED = multiprocessing.get_context("fork")
+PATIENT_S = 60.0
+"""How long a test waits for what must happen, on a machine however busy."""
+
+
+def sender(ends, name, tuples, folder, each_s, options):
+    """A process that sends numbered tuples to a file that all append to, and stays until it is told to leave."""
+    destination = os.open(folder / "arrived", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+
+    def transmit(number):
+        os.write(destination, f"{name} {number}\n".encode())
+        time.sleep(each_s)
+
+    with Outgoing(transmit, folder=folder, **options) as queue:
+        ends.send("ready")
+        for number in range(tuples):
+            queue.send(number)
+        queue.flush()
+        ends.send("done")
+        ends.recv()
+
+
+@pytest.fixture
+def senders(tmp_path):
+    """Starts sender processes, and ends those that a test leaves."""
+    started = []
+
+    def start(name, tuples, *, each_s=0.0, link="l", interval_ms=20.0, **options):
+        ours, theirs = FORKED.Pipe()
+        options = {"link": link, "interval_ms": interval_ms, **options}
+        process = FORKED.Process(target=sender, args=(theirs, name, tuples, tmp_path, each_s, options))
+        process.start()
+        theirs.close()
+        process.ends = ours
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        if process.is_alive():
+            os.kill(process.pid, signal.SIGCONT)
+            process.kill()
+        process.join(PATIENT_S)
+        process.ends.close()
+
+
+def hears(process, word):
+    assert process.ends.poll(PATIENT_S), f"never said {word}"
+    assert process.ends.recv() == word
+
+
+def ready(*processes):
+    for process in processes:
+        hears(process, "ready")
+
+
+def finish(*processes):
+    """Wait until all is sent, then let them leave."""
+    for process in processes:
+        hears(process, "done")
+    leave(*processes)
+
+
+def leave(*processes):
+    for process in processes:
+        process.ends.send("leave")
+    for process in processes:
+        process.join(PATIENT_S)
+        assert process.exitcode == 0
+
+
+def arrived(tmp_path):
+    """The numbers that came from each sender, in the order of their arrival."""
+    numbers = defaultdict(list)
+    for line in (tmp_path / "arrived").read_text().splitlines():
+        name, number = line.split()
+        numbers[name].append(int(number))
+    return numbers
+
+
+def until(condition, what, *, within_s=PATIENT_S):
+    limit = time.monotonic() + within_s
+    while not (found := condition()):
+        assert time.monotonic() < limit, f"never happened: {what}"
+        time.sleep(0.002)
+    return found
+
+
+def leader(tmp_path, link="l"):
+    state = look(link, tmp_path)
+    return state.leader if state else 0
+
+
+def test_tuples_of_many_processes_arrive_once_and_in_the_order_of_their_queue(senders, tmp_path):
+    processes = [senders(f"s{i}", 60, each_s=0.0005) for i in range(8)]
+    ready(*processes)
+    finish(*processes)
+    assert arrived(tmp_path) == {f"s{i}": list(range(60)) for i in range(8)}
+    assert not list(tmp_path.glob("*.link")), "the last to leave must remove the shared memory"
+
+
+def test_the_first_to_come_leads_and_the_others_follow(senders, tmp_path):
+    first = senders("a", 5, interval_ms=500.0)
+    ready(first)
+    second = senders("b", 5, interval_ms=500.0)
+    ready(second)
+    state = look("l", tmp_path)
+    assert (state.leader, state.term, state.policy) == (first.pid, 1, "lbf")
+    assert {queue.process for queue in state.queues} == {first.pid, second.pid}
+    finish(first, second)
+    assert look("l", tmp_path) is None
+
+
+def test_a_leader_that_leaves_hands_over(senders, tmp_path):
+    first = senders("a", 5)
+    ready(first)
+    second = senders("b", 5)
+    ready(second)
+    finish(first)
+    until(lambda: leader(tmp_path) == second.pid, "the second leads")
+    finish(second)
+
+
+@pytest.mark.parametrize("busy", [True, False], ids=["busy", "idle"])
+def test_after_kill_9_of_the_leader_another_leads_within_three_intervals(senders, tmp_path, busy):
+    """Long intervals, so that what is measured is the agent and not a busy machine."""
+    first = senders("a", 100_000 if busy else 0, each_s=0.001, interval_ms=200.0)
+    ready(first)
+    second = senders("b", 300 if busy else 0, each_s=0.001, interval_ms=200.0)
+    ready(second)
+    if busy:
+        until(lambda: look("l", tmp_path).queues[-1].waiting > 0, "the second has a backlog")
+    time.sleep(0.3)  # the heir is named with the next decision
+    assert leader(tmp_path) == first.pid
+    killed_ns = time.monotonic_ns()
+    first.kill()
+    until(lambda: leader(tmp_path) == second.pid, "the second leads")
+    assert time.monotonic_ns() - killed_ns <= 3 * 200e6
+    finish(second)
+    numbers = arrived(tmp_path)
+    assert numbers["b"] == list(range(300 if busy else 0))
+    assert numbers["a"] == list(range(len(numbers["a"])))
+    assert not list(tmp_path.glob("*.link"))
+
+
+def test_a_leader_that_sleeps_on_an_idle_link_is_woken(tmp_path):
+    """By a queue that comes, and by tuples that begin to wait; it would sleep for 30 s."""
+    gate, sent = threading.Event(), []
+    options = {"link": "i", "folder": tmp_path, "interval_ms": 3_000.0}
+    with Outgoing(lambda _: gate.wait(PATIENT_S), **options) as first:
+        until(lambda: look("i", tmp_path).queues[0].may_send, "an idle link is open to all")
+        with Outgoing(sent.append, **options) as second:
+            second.send(b"x")
+            second.flush(timeout_s=15.0)
+            assert second.sent_unasked == 0
+            until(lambda: look("i", tmp_path).idle, "the leader sleeps")
+            seen = look("i", tmp_path).ticks
+            for _ in range(3):
+                first.send(b"x")
+            until(lambda: look("i", tmp_path).ticks > seen, "the leader looks again", within_s=15.0)
+            gate.set()
+
+
+def test_a_dead_senders_queue_is_dropped_and_the_others_go_on(senders, tmp_path):
+    first = senders("a", 100, each_s=0.001)
+    ready(first)
+    doomed = senders("dead", 100_000, each_s=0.001)
+    ready(doomed)
+    third = senders("c", 100, each_s=0.001)
+    ready(third)
+    until(lambda: arrived(tmp_path)["dead"], "the sender with the largest backlog sends")
+    doomed.kill()
+    doomed.join()
+    until(lambda: doomed.pid not in {queue.process for queue in look("l", tmp_path).queues}, "its queue is dropped")
+    finish(first, third)
+    numbers = arrived(tmp_path)
+    assert (numbers["a"], numbers["c"]) == (list(range(100)), list(range(100)))
+    assert numbers["dead"] == list(range(len(numbers["dead"])))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_whoever_is_killed_the_rest_arrives_once_and_in_order(senders, tmp_path, seed):
+    """Half of the processes, the leader of the moment among them."""
+    rng = random.Random(seed)
+    names = [f"s{i}" for i in range(6)]
+    processes = {name: senders(name, 150, each_s=0.001, interval_ms=5.0) for name in names}
+    ready(*processes.values())
+    killed = set()
+    while len(killed) < 3:
+        leading = next((name for name in names if processes[name].pid == leader(tmp_path) and name not in killed), None)
+        doomed = leading if leading and rng.random() < 0.5 else rng.choice([name for name in names if name not in killed])
+        processes[doomed].kill()
+        processes[doomed].join()
+        killed.add(doomed)
+        time.sleep(rng.random() * 0.05)
+    finish(*(processes[name] for name in names if name not in killed))
+    numbers = arrived(tmp_path)
+    for name in names:
+        assert numbers[name] == list(range(len(numbers[name]) if name in killed else 150))
+    assert not list(tmp_path.glob("*.link"))
+
+
+def test_a_stopped_leader_is_replaced_and_stands_down_when_it_wakes(senders, tmp_path):
+    first = senders("a", 200, each_s=0.001)
+    ready(first)
+    second = senders("b", 200, each_s=0.001)
+    ready(second)
+    os.kill(first.pid, signal.SIGSTOP)
+    until(lambda: leader(tmp_path) == second.pid, "the second leads")
+    assert look("l", tmp_path).term >= 2
+    hears(second, "done")  # a stopped leader must not hold back the others
+    os.kill(first.pid, signal.SIGCONT)
+    finish(first)
+    until(lambda: leader(tmp_path) == second.pid, "the second leads alone")
+    leave(second)
+    assert arrived(tmp_path) == {"a": list(range(200)), "b": list(range(200))}
+
+
+def test_a_leader_that_hangs_holds_a_sender_back_no_longer_than_its_patience(tmp_path):
+    """The agent of this process is stopped by a policy that never answers; there is nobody else to lead."""
+    hang, sent = threading.Event(), []
+
+    class Hangs(LBF):
+        name = "hangs"
+
+        def choose(self, backlogs):
+            hang.wait(PATIENT_S)
+            return super().choose(backlogs)
+
+    gate = threading.Event()
+    options = {"link": "h", "folder": tmp_path, "policy": Hangs(), "patience_ms": 50.0, "longest_wait_ms": 1e8}
+    with (
+        Outgoing(lambda _: gate.wait(PATIENT_S), **options) as other,
+        Outgoing(sent.append, **options) as queue,
+    ):
+        other.send(b"keeps the leader busy")
+        until(lambda: look("h", tmp_path).queues[0].waiting == 1, "there is a backlog")
+        for number in range(20):
+            queue.send(number)
+        queue.flush(timeout_s=PATIENT_S)
+        hang.set()
+        gate.set()
+    assert sent == list(range(20))
+
+
+def test_the_policy_holds_a_queue_back_no_longer_than_its_longest_wait(tmp_path):
+    """A queue that is always longer gets every signal of LBF."""
+    sent, stop = [], threading.Event()
+    with (
+        Outgoing(lambda _: time.sleep(0.001), link="w", folder=tmp_path, interval_ms=5.0) as long,
+        Outgoing(sent.append, link="w", folder=tmp_path, interval_ms=5.0, longest_wait_ms=100.0) as short,
+    ):
+
+        def feed():
+            while not stop.is_set():
+                if long.backlog < 500:
+                    long.send(b"x")
+                else:
+                    time.sleep(0.0005)
+
+        feeding = threading.Thread(target=feed)
+        feeding.start()
+        until(lambda: long.backlog >= 400 and long.sent > 20, "the long queue is long")
+        time.sleep(0.05)
+        for number in range(3):
+            short.send(number)
+        short.flush(timeout_s=PATIENT_S)
+        assert short.sent_unasked >= 1
+        assert long.backlog > 100
+        stop.set()
+        feeding.join()
+        long.abort()
+    assert sent == [0, 1, 2]
+
+
+def test_a_queue_whose_destination_hangs_does_not_hold_up_the_others(tmp_path):
+    gate, sent = threading.Event(), []
+    with (
+        Outgoing(lambda _: gate.wait(PATIENT_S), link="s", folder=tmp_path, longest_wait_ms=1e8) as stuck,
+        Outgoing(sent.append, link="s", folder=tmp_path, longest_wait_ms=1e8) as queue,
+    ):
+        for _ in range(1_000):
+            stuck.send(b"never")
+        for number in range(200):
+            queue.send(number)
+        queue.flush(timeout_s=PATIENT_S)
+        assert look("s", tmp_path).ticks >= STALLED_AFTER
+        assert (stuck.sent, queue.sent_unasked) == (0, 0)
+        stuck.abort()
+        gate.set()
+    assert sent == list(range(200))
+
+
+def test_largest_backlog_first_gives_the_signal_to_the_largest_backlog(tmp_path):
+    order, gate = [], threading.Event()
+
+    def to(name):
+        return lambda _: (gate.wait(PATIENT_S), order.append(name), time.sleep(0.002))
+
+    with (
+        Outgoing(to("few"), link="o", folder=tmp_path, longest_wait_ms=1e8) as few,
+        Outgoing(to("many"), link="o", folder=tmp_path, longest_wait_ms=1e8) as many,
+    ):
+        for queue, tuples in ((few, 10), (many, 200)):
+            for _ in range(tuples):
+                queue.send(b"x")
+        seen = look("o", tmp_path).ticks
+        until(lambda: look("o", tmp_path).ticks > seen + 1, "the leader has seen both")
+        assert [queue.may_send for queue in look("o", tmp_path).queues] == [False, True]
+        gate.set()
+        few.flush(timeout_s=PATIENT_S)
+        many.flush(timeout_s=PATIENT_S)
+    # One tuple of `few` may have been on its way when the leader first saw the backlogs.
+    assert order[1:100].count("few") <= 1
+    assert order.count("few") == 10
+
+
+def test_unscheduled_queues_take_no_part(tmp_path):
+    sent = []
+    with Outgoing(sent.append, link="n", folder=tmp_path, policy="none") as queue:
+        for number in range(100):
+            queue.send(number)
+        assert not queue.leads
+        assert look("n", tmp_path) is None
+    assert sent == list(range(100))
+
+
+def test_64_processes_share_a_link(senders, tmp_path):
+    processes = [senders(f"s{i}", 3, policy="skipping-rr", interval_ms=10.0) for i in range(64)]
+    ready(*processes)
+    state = look("l", tmp_path)
+    assert {queue.process for queue in state.queues} == {process.pid for process in processes}
+    assert state.leader in {process.pid for process in processes}
+    finish(*processes)
+    assert arrived(tmp_path) == {f"s{i}": [0, 1, 2] for i in range(64)}
+    assert not list(tmp_path.glob("*.link"))
+
+
+def test_what_a_crashed_run_left_is_taken_over_even_with_other_parameters(senders, tmp_path):
+    crashed = senders("a", 1_000, each_s=0.01)
+    ready(crashed)
+    crashed.kill()
+    crashed.join()
+    (left,) = tmp_path.glob("*.link")
+    with Outgoing(lambda _: None, link="l", folder=tmp_path, policy="fcfs", interval_ms=7.0) as queue:
+        queue.send(b"x")
+        state = look("l", tmp_path)
+        assert (state.leader, state.policy, len(state.queues)) == (os.getpid(), "fcfs", 1)
+    assert not left.exists()
+
+
+def test_what_a_crashed_run_left_under_another_name_is_swept_away(senders, tmp_path):
+    crashed, alive = senders("a", 1_000, each_s=0.01, link="old"), senders("b", 1, link="live")
+    ready(crashed, alive)
+    crashed.kill()
+    crashed.join()
+    with Outgoing(lambda _: None, link="new", folder=tmp_path):
+        names = {path.name.split("-", 2)[2] for path in tmp_path.glob("*.link")}
+        assert names == {"new.link", "live.link"}
+        assert sweep(tmp_path) == []
+    finish(alive)
+
+
+def test_a_process_that_ends_without_closing_leaves_nothing_behind(tmp_path):
+    program = "import sys; from evenly.emission.outgoing import Outgoing\nOutgoing(print, link='e', folder=sys.argv[1]).flush()"
+    done = subprocess.run([sys.executable, "-W", "error", "-c", program, str(tmp_path)], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert not list(tmp_path.iterdir())
+
+
+def test_two_agents_with_other_parameters_on_one_link_are_told_so(tmp_path):
+    with Outgoing(print, link="m", folder=tmp_path, interval_ms=10.0):
+        with pytest.raises(LinkMismatch, match="policy 'lbf' and an interval of 10 ms, not 'fcfs' and 10 ms"):
+            Outgoing(print, link="m", folder=tmp_path, policy="fcfs", interval_ms=10.0)
+        with pytest.raises(LinkMismatch, match="not 'lbf' and 20 ms: use the same, or another link"):
+            Outgoing(print, link="m", folder=tmp_path, interval_ms=20.0)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_that_is_not_evenlys_is_left_alone(tmp_path):
+    path = segment_path("f", tmp_path)
+    path.write_text("somebody's notes")
+    with pytest.raises(DamagedData, match="is not Evenly's: remove it, or name another link"):
+        Outgoing(print, link="f", folder=tmp_path)
+    assert path.read_text() == "somebody's notes"
+
+
+@contextmanager
+def largest_file(size):
+    """Files of this process cannot grow larger, as if the file system were full."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_full_shared_memory_is_one_clear_error_and_leaves_nothing(tmp_path):
+    with largest_file(0), pytest.raises(LinkUnavailable, match=r"no room for .* bytes of shared memory"):
+        Outgoing(print, link="full", folder=tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(LinkUnavailable, match=r"no folder .*nowhere"):
+        Outgoing(print, folder=tmp_path / "nowhere")
+
+
+def test_more_queues_than_a_link_has_places_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(segments, "MOST_QUEUES", 2)
+    with (
+        Outgoing(print, link="p", folder=tmp_path),
+        Outgoing(print, link="p", folder=tmp_path),
+        pytest.raises(LinkUnavailable, match="all 2 places"),
+    ):
+        Outgoing(print, link="p", folder=tmp_path)
+
+
+def test_whoever_opens_a_file_that_is_then_removed_starts_again(tmp_path):
+    path = segment_path("g", tmp_path)
+    opened = segments.Segment.open(path)
+    path.unlink()
+    assert opened.join(10**7, "lbf") is None
+    opened.dispose()
+
+
+def test_a_removed_file_splits_the_link_but_loses_nothing(tmp_path):
+    first, second = [], []
+    with Outgoing(first.append, link="r", folder=tmp_path) as old:
+        segment_path("r", tmp_path).unlink()
+        with Outgoing(second.append, link="r", folder=tmp_path) as new:
+            for number in range(50):
+                old.send(number)
+                new.send(number)
+    assert first == second == list(range(50))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_process_comes_and_goes_while_others_keep_the_link(senders, tmp_path):
+    """As a Spark worker that is used for task after task: nothing of an earlier stay may end a later one."""
+    other = senders("a", 1, interval_ms=5.0)
+    ready(other)
+    for _ in range(5):
+        sent = []
+        with Outgoing(sent.append, link="l", folder=tmp_path, interval_ms=5.0) as queue:
+            gc.collect()
+            queue.send(b"x")
+            queue.flush()
+            seen = look("l", tmp_path)
+            until(lambda seen=seen: look("l", tmp_path).ticks > seen.ticks + 5, "the leader has looked at all queues")
+            assert {queue.process for queue in look("l", tmp_path).queues} == {os.getpid(), other.pid}
+        assert sent == [b"x"]
+    finish(other)
+    assert not list(tmp_path.glob("*.link"))
+
+
+def child_sends(folder, out):
+    with Outgoing(lambda number: os.write(out, f"{number}\n".encode()), link="k", folder=folder) as queue:
+        for number in range(20):
+            queue.send(number)
+        gc.collect()
+        queue.flush()
+        assert len(look("k", folder).queues) == 2
+    os._exit(0)
+
+
+def test_a_forked_child_has_its_own_queue_and_cannot_use_its_parents(tmp_path):
+    reading, writing = os.pipe()
+    sent = []
+    with Outgoing(sent.append, link="k", folder=tmp_path) as queue:
+        child = os.fork()
+        if child == 0:
+            try:
+                queue.send(b"mine?")
+            except QueueClosed:
+                child_sends(tmp_path, writing)
+            os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        os.close(writing)
+        with os.fdopen(reading) as came:
+            assert came.read().split() == [str(number) for number in range(20)]
+        queue.send(b"still there")
+        queue.flush()
+        assert [queue.process for queue in look("k", tmp_path).queues] == [os.getpid()]
+    assert sent == [b"still there"]
+    assert not list(tmp_path.iterdir())
+
+
+def spawned(folder, results):
+    sent = []
+    with Outgoing(sent.append, link="v", folder=folder) as queue:
+        for number in range(30):
+            queue.send(number)
+        queue.flush()
+    results.put(sent)
+
+
+@pytest.mark.parametrize("method", ["spawn", "fork"])
+def test_processes_of_multiprocessing_share_a_link(tmp_path, method):
+    context = multiprocessing.get_context(method)
+    results = context.SimpleQueue()
+    processes = [context.Process(target=spawned, args=(tmp_path, results)) for _ in range(3)]
+    for process in processes:
+        process.start()
+    assert [results.get() for _ in processes] == [list(range(30))] * 3
+    for process in processes:
+        process.join(PATIENT_S)
+        assert process.exitcode == 0
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_full_queue_holds_its_producer_back(tmp_path):
+    gate = threading.Event()
+    with Outgoing(lambda _: gate.wait(PATIENT_S), link="c", folder=tmp_path, capacity=3) as queue:
+        for _ in range(3):
+            queue.send(b"x")
+        with pytest.raises(SendFailed, match=r"3 tuples have waited for 0\.05 s"):
+            queue.send(b"x", timeout_s=0.05)
+        with pytest.raises(SendFailed, match=r"3 tuples are not sent after 0\.05 s"):
+            queue.flush(timeout_s=0.05)
+        assert queue.backlog == 3
+        gate.set()
+        queue.send(b"x", timeout_s=PATIENT_S)
+    assert queue.sent == 4
+
+
+def test_a_destination_that_fails_is_heard_of_and_nothing_is_sent_past_it(tmp_path):
+    sent = []
+
+    def transmit(number):
+        if number == 3:
+            raise ConnectionError("gone")
+        sent.append(number)
+
+    queue = Outgoing(transmit, link="d", folder=tmp_path)
+    with pytest.raises(SendFailed, match=r"tuples were not sent: ConnectionError\('gone'\)"):  # noqa: PT012
+        for number in range(10):
+            queue.send(number)
+        queue.flush()
+    with pytest.raises(SendFailed) as failed:
+        queue.close()
+    assert isinstance(failed.value.__cause__, ConnectionError)
+    assert sent == [0, 1, 2]
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_exception_in_the_task_leaves_the_link_without_sending_the_rest(tmp_path):
+    gate, sent = threading.Event(), []
+    queue = Outgoing(lambda x: gate.wait(0.2) or sent.append(x), link="x", folder=tmp_path)
+
+    def task():
+        with queue:
+            for number in range(100):
+                queue.send(number)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        task()
+    assert len(sent) <= 1
+    with pytest.raises(QueueClosed, match="closed: open another"):
+        queue.send(1)
+    queue.close()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_policy_that_fails_is_named(tmp_path):
+    class Fails(LBF):
+        name, work_conserving = "fails", False
+
+        def choose(self, backlogs):
+            raise ArithmeticError(backlogs.queues)
+
+    queue = Outgoing(lambda _: time.sleep(0.01), link="b", folder=tmp_path, policy=Fails(), interval_ms=1.0)
+    with pytest.raises(SendFailed, match=r"the policy 'fails' failed: ArithmeticError\(1\)"):  # noqa: PT012
+        for _ in range(10_000):
+            queue.send(b"x", timeout_s=PATIENT_S)
+    queue.abort()
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"interval_ms": 0}, "interval_ms must be from 1 to 60,000, got 0"),
+        ({"interval_ms": -5.0}, "interval_ms must be from 1 to 60,000, got -5.0"),
+        ({"interval_ms": float("nan")}, "got nan"),
+        ({"interval_ms": "10"}, "got '10'"),
+        ({"capacity": 0}, "capacity must be from 1 "),
+        ({"patience_ms": 0.0}, "patience_ms must be from 1 "),
+        ({"longest_wait_ms": -1}, "longest_wait_ms must be from 1 "),
+        ({"speed": 0}, "speed must be from 1 "),
+        ({"link": ""}, "link must be 1 to 64 letters"),
+        ({"link": "a/b"}, "got 'a/b'"),
+        ({"policy": "lfb"}, "there is no emission policy 'lfb'"),
+    ],
+)
+def test_an_option_out_of_range_is_refused_by_its_value(tmp_path, options, said):
+    with pytest.raises(InvalidParameter, match=said):
+        Outgoing(print, **{"folder": tmp_path, **options})
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_negative_size_is_refused(tmp_path):
+    with (
+        Outgoing(lambda _: None, link="z", folder=tmp_path) as queue,
+        pytest.raises(InvalidParameter, match=r"size_bytes .* got -1"),
+    ):
+        queue.send(b"x", size_bytes=-1)
