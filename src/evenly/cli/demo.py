@@ -30,6 +30,9 @@ def demo(
     instances: Annotated[int, typer.Option(help="How many partitions, and tasks at a time.")] = 8,
     wait_us: Annotated[float, typer.Option(help="How long the function waits for each row, in microseconds.")] = 32.0,
     page: Annotated[Path, typer.Option(help="Where to write the page with the picture.")] = Path("evenly-demo.html"),
+    event_log: Annotated[
+        Path | None, typer.Option(help="A folder for Spark's event log, to look into with evenly diagnose log.")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead, for programs.")] = False,
 ) -> None:
     """Run a skewed PySpark job twice, by Spark's hash and with Evenly, and show who was busy.
@@ -38,7 +41,9 @@ def demo(
     "unknown" and has 7 % of the rows, as happens in most real tables. Takes about a minute.
     """
     _check(rows, instances, wait_us, page)
-    comparison = _compare(rows, instances, wait_us)
+    if event_log is not None and not event_log.is_dir():
+        raise InvalidParameter(f"--event-log must name a folder that exists, got {event_log}")
+    comparison = _compare(rows, instances, wait_us, event_log)
     write_whole(page, comparison_page(comparison, rows=rows, wait_us=wait_us))
     if json:
         print_json("demo", {"rows": rows, "instances": instances, "wait_us": wait_us}, comparison.results())
@@ -58,7 +63,7 @@ def _check(rows: int, instances: int, wait_us: float, page: Path) -> None:
         raise MissingDependency("the demo needs PySpark: pip install 'evenly[spark]'")
 
 
-def _compare(rows: int, instances: int, wait_us: float) -> Comparison:
+def _compare(rows: int, instances: int, wait_us: float, event_log: Path | None) -> Comparison:
     # Imported here, so that `evenly --help` needs no Spark.
     from evenly.spark import comparison as job  # noqa: PLC0415
     from evenly.spark.session import local_session  # noqa: PLC0415
@@ -69,7 +74,12 @@ def _compare(rows: int, instances: int, wait_us: float) -> Comparison:
         def step(description: str) -> None:
             progress.update(bar, advance=1, description=description)
 
-        spark = local_session("evenly demo", slots=instances)
+        logged = (
+            {}
+            if event_log is None
+            else {"spark__eventLog__enabled": "true", "spark__eventLog__dir": event_log.resolve().as_uri()}
+        )
+        spark = local_session("evenly demo", slots=instances, memory="2g", **logged)
         try:
             step("repeating the recorded events")
             df = job.football_rows(spark, rows)

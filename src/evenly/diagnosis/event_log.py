@@ -1,0 +1,167 @@
+"""Spark's event log as events: one file or a rolling folder, compressed or not, whole or still being written.
+
+Lines are read one by one and only events of the wanted kinds are parsed, so a log of any length takes little memory.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from evenly.diagnosis.compression import Truncated, chunks
+from evenly.errors import DamagedData
+
+_ROLLING = "eventlog_v2_"
+_PART = re.compile(r"^events_(\d+)_.*?(\.compact)?$")
+_EVENT = re.compile(rb'^\s*\{\s*"Event"\s*:\s*"([^"]+)"')
+_NOT_A_LOG = (
+    'is not a Spark event log: it has no line that begins with {"Event":…}. Spark writes one if spark.eventLog.enabled is set'
+)
+_NAMED = 5
+
+
+@dataclass
+class EventLog:
+    """An event log, read by iterating over `events`; afterwards `unreadable` counts lines that could not be read.
+
+    `truncated` says that the last file breaks off, as that of an application that still runs or was killed.
+    """
+
+    path: Path
+    files: list[Path]
+    unreadable: int = 0
+    truncated: bool = False
+    _seen: int = field(default=0, repr=False)
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of all files, for progress."""
+        return sum(file.stat().st_size for file in self.files)
+
+    def events(self, kinds: frozenset[str], progress: Callable[[int], None] | None = None) -> Iterator[dict[str, Any]]:
+        """The events of these kinds (the last part of the event's name), in order. `progress` gets bytes read."""
+        for file in self.files:
+            for line in self._lines(file, progress):
+                event = self._event(line, kinds)
+                if event is not None:
+                    yield event
+        if self._seen == 0:
+            raise DamagedData(f"{self.path} {_NOT_A_LOG}")
+
+    def _event(self, line: bytes, kinds: frozenset[str]) -> dict[str, Any] | None:
+        named = _EVENT.match(line)
+        if named is None:
+            if line.strip():
+                if self._seen == 0:
+                    raise DamagedData(f"{self.path} {_NOT_A_LOG}")
+                self.unreadable += 1
+            return None
+        self._seen += 1
+        kind = named.group(1).decode("utf-8", "replace").rpartition(".")[2]
+        if kind not in kinds:
+            return None
+        try:
+            event = json.loads(line)
+        except (ValueError, RecursionError):
+            self.unreadable += 1
+            return None
+        event["Event"] = kind
+        return dict(event)
+
+    def _lines(self, path: Path, progress: Callable[[int], None] | None) -> Iterator[bytes]:
+        read = 0
+        rest: list[bytes] = []
+        try:
+            with path.open("rb") as file:
+                for piece in chunks(file):
+                    if progress is not None:
+                        at = file.tell()
+                        progress(at - read)
+                        read = at
+                    first, *others = piece.split(b"\n")
+                    rest.append(first)
+                    for line in others:
+                        yield b"".join(rest)
+                        rest = [line]
+        except Truncated:
+            self.truncated = True
+        except (OSError, pa.ArrowException, DamagedData) as error:
+            raise DamagedData(f"{path} cannot be read: {error}") from error
+        if any(part.strip() for part in rest):
+            # A line without an end is whole only if it parses: the writer may have been stopped within it.
+            last = b"".join(rest)
+            if _parses(last):
+                yield last
+            else:
+                self.truncated = True
+                if self._seen == 0:
+                    yield last
+
+
+def _parses(line: bytes) -> bool:
+    try:
+        json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def open_event_log(path: str | Path) -> EventLog:
+    """The event log at `path`: a file, a rolling folder (`eventlog_v2_…`), or a folder with one such log in it."""
+    where = Path(str(path).removeprefix("file://").removeprefix("file:"))
+    if "://" in str(path) and not str(path).startswith("file:"):
+        raise DamagedData(
+            f"{path} is not on this machine: copy the event log here first (hdfs dfs -get, aws s3 cp --recursive, …)"
+        )
+    if where.is_file():
+        files = [where]
+    elif not where.is_dir():
+        raise DamagedData(
+            f"{path} is neither a file nor a folder: give the path of a Spark event log (spark.eventLog.dir has them)"
+        )
+    elif parts := _rolled(where):
+        files = parts
+    else:
+        return open_event_log(_only_log(where))
+    if not any(file.stat().st_size for file in files):
+        raise DamagedData(f"{path} is empty: the application has written no event yet, or was stopped before it did")
+    return EventLog(where, files)
+
+
+def _rolled(folder: Path) -> list[Path]:
+    """The parts of a rolling log in order, from the last compaction on: that stands for all parts before it."""
+    parts: list[tuple[int, bool, Path]] = []
+    for file in folder.iterdir():
+        match = _PART.match(file.name)
+        if match and file.is_file():
+            parts.append((int(match.group(1)), match.group(2) is not None, file))
+    compacted = max((number for number, compact, _ in parts if compact), default=0)
+    kept = [(number, file) for number, compact, file in parts if number > compacted or (compact and number == compacted)]
+    return [file for _, file in sorted(kept)]
+
+
+def _only_log(folder: Path) -> Path:
+    logs = sorted(
+        (
+            entry
+            for entry in folder.iterdir()
+            if not entry.name.startswith(".") and (entry.is_file() or entry.name.startswith(_ROLLING))
+        ),
+        key=lambda entry: entry.stat().st_mtime,
+        reverse=True,
+    )
+    if not logs:
+        raise DamagedData(
+            f"{folder} has no event log in it: set spark.eventLog.enabled and spark.eventLog.dir, and run the job again"
+        )
+    if len(logs) > 1:
+        newest = ", ".join(entry.name for entry in logs[:_NAMED])
+        more = f" and {len(logs) - _NAMED} more" if len(logs) > _NAMED else ""
+        raise DamagedData(f"{folder} has {len(logs)} entries, of which one must be named; the newest first: {newest}{more}")
+    return logs[0]

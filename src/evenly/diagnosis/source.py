@@ -1,0 +1,62 @@
+"""A user's data before Spark sees it: what kind of files they are, and whether the columns are there.
+
+Asked first, because Spark takes seconds to start and answers a damaged file with a page of Java.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+
+from evenly.errors import DamagedData, EmptyStream, UnknownColumn
+
+KINDS = ("parquet", "csv", "json", "orc")
+
+
+def data_kind(path: Path) -> str:
+    """Parquet, csv, json or orc, by the name of the file or of the first file in the folder that says; else Parquet."""
+    for file in data_files(path):
+        named = [kind for kind in KINDS if kind in file.name.lower().split(".")[1:]]
+        if named:
+            return named[0]
+    return "parquet"
+
+
+def data_files(path: Path) -> list[Path]:
+    """The file itself, or the files of a folder that Spark would read: no hidden ones, none that begins with _."""
+    if path.is_file():
+        return [path]
+    return [
+        file
+        for file in sorted(path.rglob("*"))
+        if file.is_file() and not any(part.startswith(("_", ".")) for part in file.relative_to(path).parts)
+    ]
+
+
+def check_columns(path: Path, names: Sequence[str]) -> None:
+    """Refuse data that cannot be read or that has no such columns. Of a folder, its first file is looked at."""
+    files = data_files(path)
+    if not files:
+        raise EmptyStream(f"{path} has no files in it: give the path of Parquet or CSV data")
+    kind = data_kind(path)
+    file = next((one for one in files if f".{kind}" in one.name.lower()), files[0])
+    try:
+        if kind == "parquet":
+            known = pq.read_schema(file).names
+        elif kind == "csv":
+            with pa_csv.open_csv(file) as reader:
+                known = reader.schema.names
+        else:
+            return
+    except (pa.ArrowException, OSError) as error:
+        heading = " with a line of headings" if kind == "csv" else ""
+        raise DamagedData(f"{file} is not a {kind} file{heading}, or is damaged: {str(error).splitlines()[0]}") from error
+    folders = [part.partition("=")[0] for part in file.relative_to(path).parts[:-1] if "=" in part]
+    present = {name.lower() for name in (*known, *folders)}
+    for name in names:
+        if name.lower() not in present and name.partition(".")[0].lower() not in present:
+            raise UnknownColumn(f"{path} has no column {name!r}: it has {', '.join((*known, *folders))}")

@@ -1,0 +1,138 @@
+"""The state of a streaming query, partition by partition: how uneven it is, and what would mend it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from evenly.diagnosis.keys import EVEN_PCT
+from evenly.measures.load import imbalance_pct
+
+MOST_OF_IT = 0.8
+_FEW_ROWS = 100
+"""With fewer state rows an instance, chance alone makes them uneven."""
+
+
+@dataclass(frozen=True)
+class StateDiagnosis:
+    """The state of one stateful operator: the rows of each partition in its store, after batch `batch`.
+
+    `store` is Spark's name of the store, or of the state variable; a stream-stream join has one for each side.
+    """
+
+    operator: int
+    name: str
+    store: str
+    batch: int
+    rows: tuple[int, ...]
+
+    @property
+    def instances(self) -> int:
+        """Its partitions."""
+        return len(self.rows)
+
+    @cached_property
+    def imbalance_pct(self) -> float:
+        """λ of the state rows."""
+        return imbalance_pct(self.rows)
+
+    @cached_property
+    def heaviest(self) -> tuple[tuple[int, int], ...]:
+        """The fewest partitions that hold `MOST_OF_IT` of the state: (partition, rows), the heaviest first."""
+        rows = np.asarray(self.rows, np.int64)
+        if rows.sum() == 0:
+            return ()
+        order = np.argsort(-rows, kind="stable")
+        needed = int(np.searchsorted(np.cumsum(rows[order]), MOST_OF_IT * rows.sum())) + 1
+        return tuple((int(place), int(rows[place])) for place in order[:needed])
+
+    @property
+    def even(self) -> bool:
+        """Whether there is nothing to do: λ is small, or no more than chance makes of so few rows."""
+        mean = sum(self.rows) / self.instances
+        by_chance = 100.0 * float(np.sqrt(2.0 * np.log(max(self.instances, 2)) / mean)) if mean > 0.0 else 0.0
+        return self.imbalance_pct <= max(EVEN_PCT, by_chance if mean < _FEW_ROWS else 0.0)
+
+    @property
+    def why(self) -> str:
+        """The state in a sentence."""
+        if not self.heaviest:
+            return "there is no state"
+        total = sum(self.rows)
+        if self.even:
+            return f"the state is even: {total:,} rows, λ {self.imbalance_pct:.0f} %"
+        count = len(self.heaviest)
+        share = sum(rows for _, rows in self.heaviest) / total
+        place, most = self.heaviest[0]
+        return (
+            f"{count} of {self.instances} partitions {'holds' if count == 1 else 'hold'} {share:.0%} of the state; "
+            f"partition {place} alone has {most:,} of {total:,} rows"
+        )
+
+    def row(self) -> dict[str, object]:
+        """As a flat object."""
+        return {
+            "series": "store",
+            "operator": self.name,
+            "operator_id": self.operator,
+            "store": self.store,
+            "batch": self.batch,
+            "instances": self.instances,
+            "rows": sum(self.rows),
+            "imbalance_pct_rows": self.imbalance_pct,
+            "heaviest_partition": self.heaviest[0][0] if self.heaviest else None,
+            "heaviest_rows": self.heaviest[0][1] if self.heaviest else 0,
+            "partitions_with_most": len(self.heaviest),
+            "verdict": "even" if self.even else "uneven",
+            "why": self.why,
+        }
+
+
+@dataclass(frozen=True)
+class CheckpointDiagnosis:
+    """The stores of a checkpoint, and which versions of Evenly's mapping stand beside it."""
+
+    checkpoint: str
+    stores: tuple[StateDiagnosis, ...]
+    mappings: tuple[int, ...]
+
+    @property
+    def advice(self) -> str:
+        """What to do."""
+        if all(store.even for store in self.stores):
+            return "The state is even: nothing to do."
+        partitions = max(store.instances for store in self.stores if not store.even)
+        if self.mappings:
+            return (
+                f"Evenly's mapping (version {self.mappings[-1]}) stands beside the checkpoint, and the state has grown away "
+                "from it: start the query again with evenly.stream_by_key, which makes a new mapping and moves the state to it."
+            )
+        return (
+            "No mapping of Evenly stands beside the checkpoint: start the query anew, with a new checkpoint, by "
+            f"evenly.stream_by_key(rows, build, key=…, instances={partitions}, checkpoint=…)."
+        )
+
+    def results(self) -> list[dict[str, object]]:
+        """Flat objects for programs: one a store, then one a partition of each store."""
+        stores = [{**store.row(), "mapping_versions": len(self.mappings)} for store in self.stores]
+        parts: list[dict[str, object]] = [
+            {
+                "series": "partition",
+                "operator": store.name,
+                "operator_id": store.operator,
+                "store": store.store,
+                "x": i,
+                "rows": rows,
+            }
+            for store in self.stores
+            for i, rows in enumerate(store.rows)
+        ]
+        return stores + parts
+
+
+def checkpoint_diagnosis(checkpoint: str, stores: Sequence[StateDiagnosis], mappings: Sequence[int]) -> CheckpointDiagnosis:
+    """The stores that matter least even first."""
+    return CheckpointDiagnosis(checkpoint, tuple(sorted(stores, key=lambda one: -one.imbalance_pct)), tuple(sorted(mappings)))

@@ -1,0 +1,149 @@
+"""The page of a diagnosis: what is wrong, the picture that shows it, and the call that mends it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from markupsafe import Markup
+
+from evenly.diagnosis.application import Application
+from evenly.diagnosis.causes import Cause, Repeated
+from evenly.diagnosis.keys import COMBINED, KeyAdvice, KeysDiagnosis
+from evenly.diagnosis.state import CheckpointDiagnosis
+from evenly.kernels.types import I64
+from evenly.report.diagnosis_pictures import Loads, bars, stage_bars
+
+MOST_SECTIONS = 10
+"""How many findings get a picture."""
+
+_PAGES = Environment(
+    loader=PackageLoader("evenly.report"), autoescape=select_autoescape(["html"]), undefined=StrictUndefined, trim_blocks=True
+)
+
+_VERDICTS = {
+    KeyAdvice.NOTHING: "even: nothing to do",
+    KeyAdvice.BY_KEY: "uneven: place the keys by their weight",
+    KeyAdvice.SPLIT: "uneven: split the heaviest key",
+}
+
+
+@dataclass(frozen=True)
+class Section:
+    """One finding: what, whether it is good, its picture, why, and what to do."""
+
+    title: str
+    verdict: str
+    good: bool
+    picture: str
+    why: str
+    remedy: str
+    call: str | None = None
+
+
+def log_page(source: str, application: Application, findings: Sequence[Repeated], table: Sequence[Sequence[str]]) -> str:
+    """The page of an event log. `table` has its headings first; `findings` are those of `together`."""
+    wrong = [one for one in findings if one.worst.cause is not Cause.EVEN]
+    headline = _log_headline(application, wrong)
+    sections = [
+        Section(
+            title=one.worst.stage.where + (f", {one.times} times" if one.times > 1 else ""),
+            verdict=f"{one.worst.cause.value}: {one.saved_s:,.1f} s could be saved",
+            good=False,
+            picture=stage_bars(one.worst.stage),
+            why=one.worst.why,
+            remedy=one.worst.remedy,
+            call=one.worst.call,
+        )
+        for one in wrong[:MOST_SECTIONS]
+    ]
+    lead = (
+        f"{application.name} ({application.id}), {application.seconds:,.0f} s on {application.slots} slots. Event log: {source}"
+    )
+    return _page("Where the time went", lead, headline, sections, [table], ". ".join(application.notes()))
+
+
+def _log_headline(application: Application, wrong: Sequence[Repeated]) -> str:
+    uneven = [one for one in wrong if one.worst.cause not in (Cause.TOO_FEW, Cause.TOO_MANY)]
+    sized = sum(one.times for one in wrong) - sum(one.times for one in uneven)
+    if not application.finished:
+        return "No stage had finished"
+    if not wrong:
+        return f"All {application.finished} finished stages were even: there is nothing to do"
+    saved = sum(one.saved_s for one in uneven)
+    told = [f"{sum(one.times for one in uneven)} were uneven, and balance would have saved {saved:,.1f} s"] if uneven else []
+    told += [f"{sized} had too few or too many tasks"] if sized else []
+    return f"Of {application.finished} finished stages {'; '.join(told)}"
+
+
+def keys_page(source: str, diagnosis: KeysDiagnosis, table: Sequence[Sequence[str]]) -> str:
+    """The page of a table's keys."""
+    uneven = [one for one in diagnosis.at if one.advice is not KeyAdvice.NOTHING]
+    headline = (
+        f"Spark's hash is uneven on {', '.join(str(one.instances) for one in uneven)} instances"
+        if uneven
+        else "Spark's hash is even: there is nothing to do"
+    )
+    sections = [
+        Section(
+            title=f"{one.instances} instances",
+            verdict=_VERDICTS[one.advice],
+            good=one.advice is KeyAdvice.NOTHING,
+            picture=bars(
+                [
+                    Loads(f"Spark's hash: λ = {one.hash_pct:.1f} %", "rows", "instance", _array(one.rows_by_hash)),
+                    Loads(f"Evenly: λ = {one.evenly_pct:.1f} %", "rows", "instance", _array(one.rows_by_evenly)),
+                ],
+                same_scale=True,
+            ),
+            why=one.why,
+            remedy="",
+            call=one.call,
+        )
+        for one in diagnosis.at[:MOST_SECTIONS]
+    ]
+    lead = f"{diagnosis.rows:,} rows of {source}, {diagnosis.distinct_keys:,} distinct keys by {', '.join(diagnosis.keys)}"
+    heavy = [
+        ("heaviest keys", "rows", "share"),
+        *((one.key, f"{one.rows:,}", f"{one.share:.2%}") for one in diagnosis.heaviest),
+    ]
+    return _page("How even the keys are", lead, headline, sections, [table, heavy], COMBINED)
+
+
+def checkpoint_page(diagnosis: CheckpointDiagnosis, table: Sequence[Sequence[str]]) -> str:
+    """The page of a streaming query's state."""
+    sections = [
+        Section(
+            title=f"operator {store.operator}: {store.name}, store {store.store}",
+            verdict="even" if store.even else "uneven",
+            good=store.even,
+            picture=bars(
+                [Loads(f"State rows: λ = {store.imbalance_pct:,.0f} %", "state rows", "partition", _array(store.rows))]
+            ),
+            why=store.why,
+            remedy="",
+        )
+        for store in diagnosis.stores[:MOST_SECTIONS]
+    ]
+    lead = f"Checkpoint {diagnosis.checkpoint}, after batch {diagnosis.stores[0].batch}"
+    return _page("Where the state is", lead, diagnosis.advice.rstrip("."), sections, [table])
+
+
+def _array(rows: Sequence[int]) -> I64:
+    return np.asarray(rows, np.int64)
+
+
+def _page(
+    title: str,
+    lead: str,
+    headline: str,
+    sections: Sequence[Section],
+    tables: Sequence[Sequence[Sequence[str]]],
+    remark: str = "",
+) -> str:
+    pictures = [Markup(section.picture) for section in sections]  # noqa: S704 - drawn by matplotlib, which escapes text
+    return _PAGES.get_template("diagnosis.html").render(
+        title=title, lead=lead, headline=headline, sections=sections, pictures=pictures, tables=tables, remark=remark
+    )

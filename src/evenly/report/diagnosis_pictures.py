@@ -1,0 +1,76 @@
+"""Bars of a diagnosis: what each task, instance or partition had to do, with the mean, and those above it in another colour."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from matplotlib import rc_context
+from matplotlib.figure import Figure
+
+from evenly.diagnosis.stages import Stage, largest_first
+from evenly.kernels.types import F64, I64
+from evenly.report.pictures import EVEN, INK, STYLE, UNEVEN
+
+MOST_BARS = 160
+ABOVE = 1.1
+"""Bars above this many times the mean are drawn as uneven."""
+
+
+@dataclass(frozen=True, eq=False)
+class Loads:
+    """A panel: one bar for each value."""
+
+    title: str
+    y_label: str
+    x_label: str
+    values: F64 | I64
+
+
+def stage_bars(stage: Stage) -> str:
+    """The run time and, where they were counted, the rows of every task of a stage, as SVG."""
+    panels = [Loads(f"Time: λ = {stage.time_imbalance_pct:.0f} %", "seconds", "task", stage.tasks.run_ms / 1000.0)]
+    if stage.tasks.rows.any():
+        panels.append(Loads(f"Rows: λ = {stage.rows_imbalance_pct:.0f} %", "rows", "task", stage.tasks.rows))
+    return bars(panels)
+
+
+def bars(panels: Sequence[Loads], *, same_scale: bool = False) -> str:
+    """Panels side by side, as SVG text that a page can hold. Of very many bars the largest are drawn first, thinned out."""
+    with rc_context(STYLE):
+        figure = Figure(figsize=(9.0, 2.9), layout="constrained")
+        places = figure.subplots(1, len(panels), sharey=same_scale, squeeze=False)[0]
+        tops = [max(float(np.max(panel.values)) * 1.08, 1e-9) for panel in panels]
+        for place, panel, top in zip(places, panels, tops, strict=True):
+            _draw(place, panel, max(tops) if same_scale else top)
+        buffer = io.StringIO()
+        figure.savefig(buffer, format="svg", metadata={"Date": None})
+    drawn = buffer.getvalue()
+    return drawn[drawn.index("<svg") :]
+
+
+def _draw(place: Any, panel: Loads, top: float) -> None:
+    values = np.asarray(panel.values, np.float64)
+    mean = float(values.mean())
+    many = values.size > MOST_BARS
+    shown = largest_first(values, MOST_BARS) if many else values
+    at = np.arange(shown.size)
+    place.bar(at, shown, width=0.8, color=np.where(shown > ABOVE * mean, UNEVEN, EVEN))
+    place.axhline(mean, color=INK, linewidth=1, linestyle=(0, (4, 3)))
+    place.annotate(
+        "mean", (1.0, mean), xycoords=("axes fraction", "data"), xytext=(4, 0), textcoords="offset points", va="center"
+    )
+    place.set_title(panel.title, fontsize=10.5)
+    place.set_ylabel(panel.y_label)
+    place.set_xlabel(f"{panel.x_label}s, {values.size:,} of them, the largest first" if many else panel.x_label)
+    if many:
+        place.set_xticks([])
+    elif shown.size <= 16:
+        place.set_xticks(at)
+    place.yaxis.set_major_formatter(lambda value, _: f"{value:,.10g}")
+    place.set_ylim(0.0, top)
+    place.set_xlim(-0.8, shown.size - 0.2)
+    place.spines[["top", "right"]].set_visible(False)

@@ -1,0 +1,127 @@
+"""What a diagnosis needs Spark for: counting keys, and reading the state of a checkpoint."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from py4j.protocol import Py4JError
+from pyspark import StorageLevel
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
+
+from evenly.diagnosis.keys import HeavyKey, KeysAt, KeysDiagnosis, shown_key
+from evenly.diagnosis.source import check_columns, data_kind
+from evenly.diagnosis.state import CheckpointDiagnosis, StateDiagnosis, checkpoint_diagnosis
+from evenly.errors import DamagedData, EmptyStream, InvalidParameter, StreamingMismatch
+from evenly.grouping.base import checked_instances
+from evenly.spark.hadoop_files import Folder
+from evenly.spark.keys import Key, key_columns, key_names
+from evenly.spark.learning import learn_mapping
+from evenly.spark.placement import INSTANCE, with_instance
+from evenly.spark.state.reading import rows_per_partition
+
+_ROWS = "rows"
+_HEAVIEST = 10
+_MAPPING = re.compile(r"^mapping-(\d+)\.json$")
+
+
+def diagnose_keys(
+    df: DataFrame,
+    *,
+    key: Key,
+    instances: int | Sequence[int],
+    heaviest: int = _HEAVIEST,
+    progress: Callable[[str], None] | None = None,
+) -> KeysDiagnosis:
+    """How uneven the keys of `df` are on each number of instances, by Spark's hash and by Evenly, and what to do about it.
+
+    Rows and keys are counted exactly, with one `groupBy(key).count()` whose result is kept while the diagnosis runs (in memory,
+    and on disk where that does not do). The rows of an instance by hash are those whose `pmod(hash(key), instances)` it is,
+    which is where Spark puts them; Evenly's are those of a mapping learnt as `by_key` learns it. Null is a key like any other.
+
+    `heaviest` is how many of the heaviest keys are named (0 to 1000). `progress` is called with a description before each step:
+    once, and twice for each number of instances.
+    """
+    counts = [instances] if isinstance(instances, int) else list(instances)
+    if not counts:
+        raise InvalidParameter("instances names no number: give one, or a list of them")
+    if not 0 <= heaviest <= 1000:
+        raise InvalidParameter(f"heaviest must be from 0 to 1000, got {heaviest}")
+    counts = list(dict.fromkeys(checked_instances(count) for count in counts))
+    if df.isStreaming:
+        raise StreamingMismatch("a streaming DataFrame cannot be counted: diagnose a batch of earlier rows, or its checkpoint")
+    names = key_names(df, key)
+    say = progress or (lambda _: None)
+    say("counting keys")
+    columns = tuple(f"key_{place}" for place in range(len(names)))
+    keys = df.select(*(column.alias(name) for column, name in zip(key_columns(names), columns, strict=True)))
+    counted = keys.groupBy(*columns).agg(F.count(F.lit(1)).alias(_ROWS)).persist(StorageLevel.MEMORY_AND_DISK)
+    try:
+        rows, distinct, most = _totals(counted)
+        if rows == 0:
+            raise EmptyStream("there are no rows: there is nothing to diagnose")
+        named = [
+            HeavyKey(shown_key(row[:-1]), int(row[_ROWS]), row[_ROWS] / rows)
+            for row in counted.orderBy(F.desc(_ROWS), *columns).limit(heaviest).collect()
+        ]
+        at = []
+        for count in counts:
+            say(f"placing by hash on {count}")
+            by_hash = _loads(counted, F.pmod(F.hash(*columns), F.lit(count)), count)
+            say(f"placing by Evenly on {count}")
+            mapping = learn_mapping(df, key=names, instances=count)
+            placed = with_instance(counted, mapping, columns, INSTANCE)
+            at.append(KeysAt(names, count, by_hash, _loads(placed, F.col(INSTANCE), count), most / rows))
+    finally:
+        counted.unpersist()
+    return KeysDiagnosis(names, rows, distinct, tuple(named), tuple(at))
+
+
+def _totals(counted: DataFrame) -> tuple[int, int, int]:
+    total: Row = counted.agg(F.sum(_ROWS), F.count(F.lit(1)), F.max(_ROWS)).collect()[0]
+    return int(total[0] or 0), int(total[1]), int(total[2] or 0)
+
+
+def _loads(counted: DataFrame, instance: Column, instances: int) -> tuple[int, ...]:
+    loads = [0] * instances
+    for row in counted.groupBy(instance.alias("instance")).agg(F.sum(_ROWS).alias("rows")).collect():
+        loads[int(row["instance"])] = int(row["rows"])
+    return tuple(loads)
+
+
+def rows_of(spark: SparkSession, source: str, *, keys: Sequence[str] = ()) -> DataFrame:
+    """The rows of a file or folder (Parquet, CSV with a line of headings, JSON or ORC by its name), or of a table.
+
+    CSV columns get the types that Spark infers for them: a key that is a number hashes otherwise than as text.
+    """
+    path = Path(source)
+    if path.exists():
+        check_columns(path, keys)
+        kind = data_kind(path)
+        read = spark.read.option("header", "true").option("inferSchema", "true") if kind == "csv" else spark.read
+        try:
+            return read.format(kind).load(os.fspath(path.resolve()))
+        except (PySparkException, Py4JError) as error:
+            raise DamagedData(f"{source} cannot be read as {kind}: {str(error).splitlines()[0]}") from error
+    try:
+        return spark.read.table(source)
+    except (PySparkException, Py4JError) as error:
+        raise DamagedData(
+            f"{source} is neither a file or folder on this machine nor a table that Spark knows: give the path of Parquet or "
+            "CSV data, or use evenly.diagnose_keys(spark.table(...), ...) in a session that knows the table"
+        ) from error
+
+
+def diagnose_checkpoint(spark: SparkSession, checkpoint: str | os.PathLike[str]) -> CheckpointDiagnosis:
+    """How uneven the state of a streaming query is, store by store, and whether a mapping of Evenly stands beside it.
+
+    Reads the state after the last finished batch; the query may be running.
+    """
+    path = os.fspath(checkpoint)
+    stores = [StateDiagnosis(one.operator, one.name, one.store, one.batch, one.rows) for one in rows_per_partition(spark, path)]
+    found = (_MAPPING.match(name) for name in Folder(spark, path).child("evenly").names())
+    return checkpoint_diagnosis(path, stores, [int(match.group(1)) for match in found if match])
