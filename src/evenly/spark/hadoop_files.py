@@ -1,0 +1,58 @@
+"""Small text files in a folder on any path that Spark can write to: local, HDFS, an object store."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any, cast
+
+from pyspark.sql import SparkSession
+
+
+class Folder:
+    """A folder reached through the JVM's Hadoop file systems. A file in it is written whole or not at all."""
+
+    def __init__(self, spark: SparkSession, path: str) -> None:
+        self.path = path
+        self._spark = spark
+        self._jvm = cast("Any", spark._jvm)  # noqa: SLF001 - the only way to Hadoop's file systems
+        self._settings: Any = spark._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001
+        self._at: Any = self._jvm.org.apache.hadoop.fs.Path(path)
+        self._files = self._at.getFileSystem(self._settings)
+
+    def child(self, name: str) -> Folder:
+        """A folder in this one."""
+        return Folder(self._spark, f"{self.path.rstrip('/')}/{name}")
+
+    def names(self) -> list[str]:
+        """The names of the files in it, without hidden ones; none if there is no such folder."""
+        if not self._files.exists(self._at):
+            return []
+        found = [status.getPath().getName() for status in self._files.listStatus(self._at)]
+        return sorted(name for name in found if not name.startswith("."))
+
+    def has(self, name: str) -> bool:
+        return bool(self._files.exists(self._path(name)))
+
+    def read(self, name: str) -> bytes:
+        """What is in a file; an error of Hadoop's (a Java IOException, as Py4JJavaError) if it cannot be read."""
+        stream = self._files.open(self._path(name))
+        try:
+            return bytes(stream.readAllBytes())
+        finally:
+            stream.close()
+
+    def write(self, name: str, text: str) -> None:
+        """Write under another name, then rename over `name`: a reader sees the old content or the new, never a part."""
+        partial = self._path(f".{name}.{uuid.uuid4().hex}")
+        stream = self._files.create(partial, True)  # noqa: FBT003 - Java
+        stream.write(text.encode())
+        stream.close()
+        gateway: Any = self._spark.sparkContext._gateway  # noqa: SLF001
+        rename = self._jvm.org.apache.hadoop.fs.Options.Rename
+        replacing = gateway.new_array(rename, 1)
+        replacing[0] = rename.OVERWRITE
+        context = self._jvm.org.apache.hadoop.fs.FileContext.getFileContext(self._files.getUri(), self._settings)
+        context.rename(self._files.makeQualified(partial), self._files.makeQualified(self._path(name)), replacing)
+
+    def _path(self, name: str) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(self._at, name)

@@ -1,0 +1,109 @@
+"""Where the slot is in the rows of a state store: pure, from the store's schemas."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyspark.sql.types import IntegerType, StructType
+
+from evenly.errors import ImmovableState
+from evenly.spark.state.reading import JOIN
+from evenly.spark.state.unsafe_rows import Path
+
+_AGGREGATION = "stateStoreSave"
+MOVABLE = frozenset(
+    {
+        _AGGREGATION,
+        JOIN,
+        "dedupe",
+        "dedupeWithinWatermark",
+        "flatMapGroupsWithState",
+        "applyInPandasWithState",
+        "transformWithStateExec",
+        "transformWithStateInPandasExec",
+        "transformWithStateInPySparkExec",
+    }
+)
+"""Spark's names of the operators whose state can be moved."""
+
+
+@dataclass(frozen=True)
+class KeyLayout:
+    """What the fields of an operator's grouping key are: columns before the key, the key, the slot; and where the slot is."""
+
+    fields: tuple[str, ...]
+    within: tuple[str, ...]
+    key: tuple[str, ...]
+    slot: str
+
+    @property
+    def place(self) -> int:
+        return self.fields.index(self.slot)
+
+
+def key_layout(operator: str, grouping: StructType, *, key: Sequence[str], slot: str) -> KeyLayout | None:
+    """The layout of an operator's grouping key, None if it is not grouped by the slot: then its state stays where it is.
+
+    A stream-stream join keeps no names of its key, so its key is taken to be `(key…, slot)` in that order; the slots
+    that are found there are compared with the mapping's before anything is written.
+    """
+    names = tuple(grouping.names)
+    wanted = [name.replace("`", "").rsplit(".", 1)[-1].lower() for name in (*key, slot)]
+    if operator == JOIN:
+        found = names if len(names) == len(wanted) else ()
+    else:
+        by_name = {name.lower(): name for name in names}
+        if wanted[-1] not in by_name:
+            return None
+        found = tuple(by_name[name] for name in wanted if name in by_name)
+    if len(found) != len(wanted) or not isinstance(grouping[found[-1]].dataType, IntegerType):
+        raise ImmovableState(
+            f"the state of {operator} is grouped by ({', '.join(names)}), not by ({', '.join((*key, slot))}): "
+            "group by the key columns and then the slot"
+        )
+    if operator not in MOVABLE:
+        raise ImmovableState(
+            f"state of the operator {operator} cannot be moved to another mapping: keep the mapping, or use a new checkpoint"
+        )
+    first = names.index(found[0])
+    return KeyLayout(fields=names, within=names[:first], key=found[:-1], slot=found[-1])
+
+
+def key_path(family: str, schema: StructType, layout: KeyLayout) -> Path:
+    """Where the slot is in a key row: the grouping key is its beginning, or the first struct in it that is one."""
+    path = _found(schema, layout)
+    if path is None:
+        raise ImmovableState(
+            f"state rows {family!r} have the key ({', '.join(schema.names)}), without ({', '.join(layout.fields)}): "
+            "keep the mapping, or use a new checkpoint"
+        )
+    return path
+
+
+def value_path(operator: str, schema: StructType, layout: KeyLayout, *, slot: str) -> Path | None:
+    """Where the slot is in a value row, None if it is not there.
+
+    A stream-stream join keeps whole rows, with the slot; an aggregation in Spark's first state format repeats the grouping
+    key. Values of other operators are the user's own.
+    """
+    if operator == JOIN:
+        places = [place for place, name in enumerate(schema.names) if name.lower() == slot.lower()]
+        return ((len(schema), places[0]),) if places and isinstance(schema[places[0]].dataType, IntegerType) else None
+    if operator == _AGGREGATION and _begins(schema, layout):
+        return ((len(schema), layout.place),)
+    return None
+
+
+def _found(schema: StructType, layout: KeyLayout) -> Path | None:
+    if _begins(schema, layout):
+        return ((len(schema), layout.place),)
+    for place, field in enumerate(schema.fields):
+        deeper = _found(field.dataType, layout) if isinstance(field.dataType, StructType) else None
+        if deeper is not None:
+            return ((len(schema), place), *deeper)
+    return None
+
+
+def _begins(schema: StructType, layout: KeyLayout) -> bool:
+    return tuple(schema.names[: len(layout.fields)]) == layout.fields
