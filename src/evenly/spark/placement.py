@@ -8,6 +8,10 @@ ANSI mode has no overflow to raise. Each value that is used twice is a column of
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
 import numpy as np
 from numpy.typing import NDArray
 from pyspark.sql import Column, DataFrame
@@ -24,33 +28,95 @@ INSTANCE = "__evenly_instance"
 
 def with_instance(df: DataFrame, mapping: Mapping, names: tuple[str, ...], column: str) -> DataFrame:
     """`df` with the instance of each row, an INT: what `repartitionById` takes."""
-    instances = np.arange(mapping.instances, dtype=np.int32)
-    return _drop_steps(_routed(df, mapping, names, instances).withColumn(column, _step("routed")))
+    return _drop_steps(_routed(df, (Span(mapping),), names, None, _identity).withColumn(column, _step("routed")))
 
 
-def with_slot(df: DataFrame, mapping: Mapping, names: tuple[str, ...], column: str) -> DataFrame:
-    """`df` with the INT that leads `(key…, slot)` to the key's instance, among `mapping.instances` partitions.
+@dataclass(frozen=True)
+class Span:
+    """A mapping, and the first window start that it is for, in microseconds since 1970 (None: from the beginning)."""
 
-    It is a function of the key and the mapping, so grouping by `(key…, slot)` gives the same groups as
-    grouping by the key.
+    mapping: Mapping
+    from_us: int | None = None
+
+
+def with_slot(
+    df: DataFrame, mapping: Mapping, names: tuple[str, ...], column: str, *, within: tuple[str, ...] = ()
+) -> DataFrame:
+    """`df` with the INT that leads `(within…, key…, slot)` to the key's instance, among `mapping.instances` partitions.
+
+    It is a function of the key, the mapping and the columns `within`, so grouping by `(within…, key…, slot)` gives
+    the same groups as grouping by `(within…, key…)`. The mapping sees the key alone: `within=("window",)` is for
+    `groupBy("window", "user", "slot")`, where all windows of a user are to be on the user's instance.
     """
-    constants = murmur3.partition_constants(mapping.instances)
-    steps = _routed(df, mapping, names, constants)
-    mixed = _step("routed").bitwiseXOR(F.hash(*key_columns(names)))
+    return _slotted(_routed(df, (Span(mapping),), names, None, murmur3.partition_constants), names, column, within)
+
+
+Observe = Callable[[DataFrame, Column, Column, Column | None], DataFrame]
+"""Adds an observation to rows, given what stands for their instance (an entry of `partition_constants`), their key's id,
+and whether the last span serves them (None: it serves all)."""
+
+
+def with_slot_of_window(
+    df: DataFrame,
+    spans: Sequence[Span],
+    names: tuple[str, ...],
+    column: str,
+    *,
+    window: str | None,
+    observe: Observe | None = None,
+) -> DataFrame:
+    """As `with_slot` with `within=(window,)`, where a window's start decides which of several mappings serves it.
+
+    `window` is a column that `functions.window` made; without one there is one span. `spans` are in order of `from_us`, the
+    first from the beginning. All rows of a window are under one mapping, so its groups stay whole while mappings change.
+    """
+    steps = _routed(df, spans, names, window, murmur3.partition_constants)
+    if observe is not None:
+        newest = _begun(df, window, spans[-1]) if len(spans) > 1 else None
+        steps = observe(steps, _step("routed"), _step("id"), newest)
+    return _slotted(steps, names, column, () if window is None else (window,))
+
+
+def _identity(instances: int) -> I32:
+    return np.arange(instances, dtype=np.int32)
+
+
+def _slotted(steps: DataFrame, names: tuple[str, ...], column: str, within: tuple[str, ...]) -> DataFrame:
+    """`steps`, whose step "routed" is a constant of murmur3 for each instance, with the slot."""
+    mixed = _step("routed").bitwiseXOR(F.hash(*key_columns(within), *key_columns(names)))
     steps = steps.withColumn(_name("turned"), _product32(mixed, murmur3.UNMIX_FIRST))
     turned, bits = _step("turned"), murmur3.UNMIX_ROTATION
     rotated = F.shiftrightunsigned(turned, bits).bitwiseOR(F.shiftleft(turned, 32 - bits))
     return _drop_steps(steps.withColumn(column, _product32(rotated, murmur3.UNMIX_SECOND)))
 
 
-def _routed(df: DataFrame, mapping: Mapping, names: tuple[str, ...], value_of: I32) -> DataFrame:
-    """`df` with the step "routed": `value_of[instance]` for the instance of each row's key."""
+def _routed(
+    df: DataFrame, spans: Sequence[Span], names: tuple[str, ...], window: str | None, values: Callable[[int], I32]
+) -> DataFrame:
+    """`df` with the step "routed": `values(instances)[instance]` for the instance of each row's key."""
     steps = df.withColumn(_name("id"), key_id(names))
+    routed = _routed_by(spans[0].mapping, values)
+    for span in spans[1:]:
+        routed = F.when(_begun(df, window, span), _routed_by(span.mapping, values)).otherwise(routed)
+    return steps.withColumn(_name("routed"), routed)
+
+
+def _routed_by(mapping: Mapping, values: Callable[[int], I32]) -> Column:
+    value_of = values(mapping.instances)
     bucket = F.pmod(_step("id"), _long(mapping.buckets.size)).cast("int")
     routed = _array(value_of[mapping.buckets], "int")[bucket]
-    if mapping.heavy_keys.size:
-        routed = _heavy_or(routed, mapping, value_of)
-    return steps.withColumn(_name("routed"), routed)
+    return _heavy_or(routed, mapping, value_of) if mapping.heavy_keys.size else routed
+
+
+def _begun(df: DataFrame, window: str | None, span: Span) -> Column:
+    """Whether a row's window starts in or after a span."""
+    if window is None or span.from_us is None:
+        return F.lit(True)  # noqa: FBT003 - a literal
+    start = f"{window}.start"
+    if df.select(start).schema[0].dataType.typeName() == "timestamp_ntz":
+        moment = datetime(1970, 1, 1) + timedelta(microseconds=span.from_us)  # noqa: DTZ001 - it has no zone
+        return F.col(start) >= F.lit(str(moment)).cast("timestamp_ntz")
+    return F.col(start) >= F.timestamp_micros(_long(span.from_us))
 
 
 def _heavy_or(otherwise: Column, mapping: Mapping, value_of: I32) -> Column:

@@ -1,0 +1,222 @@
+"""The mappings of a streaming query, in versions, in the folder `evenly` of its checkpoint.
+
+    <checkpoint>/evenly/mapping-000003.json   a mapping as `Mapping.save` writes it, never changed
+    <checkpoint>/evenly/versions.json         which mappings are in force, since when and why, oldest first
+
+A mapping is written first and counts for nothing until `versions.json` names it. Both are written whole (under another
+name, then renamed) and carry checksums, so a driver that dies at any point leaves the old version in force or
+the new one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
+
+from evenly.errors import CheckpointMismatch, DamagedData, InvalidParameter, NewerFormat
+from evenly.grouping.mapping import Mapping
+from evenly.spark.hadoop_files import Folder
+from evenly.spark.placement import Span
+
+FORMAT = "evenly.versions"
+FORMAT_VERSION = 1
+_LOG = "versions.json"
+
+
+def _nothing(step: str) -> None:
+    """What happens when a change of mappings reaches a step."""
+
+
+reached: Callable[[str], None] = _nothing
+"""Called with the name of each step of a change as it is reached. Tests replace it to end the process there."""
+
+
+@dataclass(frozen=True)
+class Placement:
+    """What a checkpoint is bound to: state keyed in one way cannot be read in another."""
+
+    key: tuple[str, ...]
+    instances: int
+    slot: str
+    window: str | None = None
+
+    def check(self, mapping: Mapping) -> None:
+        """Refuse a mapping that is not for these keys and instances."""
+        if mapping.ids != "xxhash64":
+            raise InvalidParameter(
+                "this mapping was not learnt on Spark, so its ids are not those of Spark's keys: use learn_mapping(df, ...)"
+            )
+        if mapping.instances != self.instances:
+            raise InvalidParameter(f"the mapping is for {mapping.instances} instances, not for {self.instances}: learn another")
+        if mapping.columns and mapping.columns != self.key:
+            raise InvalidParameter(
+                f"the mapping is for the key columns {', '.join(mapping.columns)}, not for {', '.join(self.key)}: learn another"
+            )
+
+
+@dataclass(frozen=True)
+class Version:
+    """One version of a query's mapping: since when and why it is in force.
+
+    `spans` are the mappings of the query from then on, as (version, first window start in microseconds since 1970);
+    without windows there is one. `figures` are what was expected and measured: λ before, expected and after, load moved.
+    """
+
+    number: int
+    reason: str
+    spans: tuple[tuple[int, int | None], ...]
+    written_at: str = ""
+    figures: dict[str, float] = field(default_factory=dict)
+
+
+class MappingStore:
+    """Reads and writes the versions of one query's mapping."""
+
+    def __init__(self, spark: SparkSession, checkpoint: str, placement: Placement) -> None:
+        self._checkpoint = Folder(spark, checkpoint)
+        self._folder = self._checkpoint.child("evenly")
+        self.placement = placement
+        self._digests: dict[int, str] = {}
+        self.versions: tuple[Version, ...] = ()
+
+    def load(self) -> tuple[Version, ...]:
+        """The versions so far, oldest first; none for a checkpoint that does not exist yet.
+
+        Refused: a query that has begun without them, a broken file, and a placement other than the stored one.
+        """
+        if not self._folder.has(_LOG):
+            if self._begun():
+                raise CheckpointMismatch(
+                    f"the query of checkpoint {self._checkpoint.path} has begun, but {self._folder.path}/{_LOG} is missing, so "
+                    "nobody knows where its keys are: restore that folder from a backup, or start with a new checkpoint"
+                )
+            self.versions = ()
+            return self.versions
+        content = self._read_log()
+        self._check_placement(content)
+        try:
+            self._digests = {int(number): digest for number, digest in content["mappings"].items()}
+            self.versions = tuple(_version(entry) for entry in content["versions"])
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            raise self._damaged(_LOG, str(error)) from error
+        return self.versions
+
+    def mapping(self, number: int) -> Mapping:
+        """The mapping of a version, as it was written."""
+        name = _file(number)
+        text = self._read(name)
+        if number in self._digests and _digest(text) != self._digests[number]:
+            raise self._damaged(name, f"its checksum is not the one in {_LOG}")
+        return Mapping.from_json(text, source=f"{self._folder.path}/{name}")
+
+    def spans(self) -> tuple[Span, ...]:
+        """The mappings in force, by the start of a window."""
+        return tuple(Span(self.mapping(number), from_us) for number, from_us in self.versions[-1].spans)
+
+    def proposed(self, number: int) -> bool:
+        """Whether a mapping has been written for a version, in force or not."""
+        return self._folder.has(_file(number))
+
+    def propose(self, mapping: Mapping) -> None:
+        """Write the mapping of a version that is not in force yet."""
+        text = mapping.to_json()
+        self._folder.write(_file(mapping.version), text)
+        self._digests[mapping.version] = _digest(text.encode())
+        reached("proposed")
+
+    def enforce(self, version: Version) -> None:
+        """Put a version in force. Its mappings must have been proposed."""
+        for number, _ in version.spans:
+            if number not in self._digests:
+                self._digests[number] = _digest(self._read(_file(number)))
+        stamped = replace(version, written_at=datetime.now(UTC).isoformat(timespec="seconds"))
+        self._write_log((*self.versions, stamped))
+        reached("enforced")
+
+    def note(self, number: int, figures: dict[str, float]) -> None:
+        """Add what was measured to a version that is in force."""
+        self._write_log(
+            tuple(replace(it, figures={**it.figures, **figures}) if it.number == number else it for it in self.versions)
+        )
+
+    def _begun(self) -> bool:
+        return bool(self._checkpoint.child("offsets").names() or self._checkpoint.child("commits").names())
+
+    def _write_log(self, versions: tuple[Version, ...]) -> None:
+        content = {
+            "format": FORMAT,
+            "format_version": FORMAT_VERSION,
+            **asdict(self.placement),
+            "key": list(self.placement.key),
+            "mappings": {str(number): digest for number, digest in sorted(self._digests.items())},
+            "versions": [{**asdict(version), "spans": [list(span) for span in version.spans]} for version in versions],
+        }
+        self._folder.write(_LOG, json.dumps({**content, "checksum": _canonical(content)}, indent=1))
+        self.versions = versions
+
+    def _read_log(self) -> dict[str, Any]:
+        try:
+            content = json.loads(self._read(_LOG))
+        except (ValueError, RecursionError) as error:
+            raise self._damaged(_LOG, str(error)) from error
+        if not isinstance(content, dict) or content.get("format") != FORMAT:
+            raise self._damaged(_LOG, f"it has no format {FORMAT!r}")
+        version = content.get("format_version")
+        if isinstance(version, int) and version > FORMAT_VERSION:
+            raise NewerFormat(
+                f"{self._folder.path}/{_LOG} was saved in format version {version}, and this release reads up to "
+                f"{FORMAT_VERSION}: upgrade evenly"
+            )
+        if content.pop("checksum", None) != _canonical(content) or not content.get("versions"):
+            raise self._damaged(_LOG, "its checksum does not fit")
+        return content
+
+    def _check_placement(self, content: dict[str, Any]) -> None:
+        asked = {**asdict(self.placement), "key": list(self.placement.key)}
+        for name, value in asked.items():
+            if content.get(name) != value:
+                raise CheckpointMismatch(
+                    f"checkpoint {self._checkpoint.path} was begun with {name}={content.get(name)!r} and is now asked for "
+                    f"{name}={value!r}: its state would not be found. Use {name}={content.get(name)!r}, or a new checkpoint"
+                )
+
+    def _read(self, name: str) -> bytes:
+        try:
+            return self._folder.read(name)
+        except Py4JJavaError as error:
+            raise self._damaged(name, str(error.java_exception.toString())) from error
+
+    def _damaged(self, name: str, why: str) -> DamagedData:
+        return DamagedData(
+            f"{self._folder.path}/{name} is missing or damaged ({why}): restore it from a backup, or start with a new "
+            "checkpoint. The query was not started, because its keys would not find their state"
+        )
+
+
+def _version(entry: dict[str, Any]) -> Version:
+    return Version(
+        number=int(entry["number"]),
+        reason=str(entry["reason"]),
+        spans=tuple((int(number), None if from_us is None else int(from_us)) for number, from_us in entry["spans"]),
+        written_at=str(entry["written_at"]),
+        figures={str(name): float(value) for name, value in entry["figures"].items()},
+    )
+
+
+def _file(number: int) -> str:
+    return f"mapping-{number:06d}.json"
+
+
+def _digest(text: bytes) -> str:
+    return hashlib.sha256(text).hexdigest()
+
+
+def _canonical(content: dict[str, Any]) -> str:
+    return _digest(json.dumps(content, sort_keys=True, separators=(",", ":")).encode())

@@ -1,0 +1,122 @@
+"""Every key of a streaming query on its instance, for as long as the query lives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from evenly.errors import ColumnConflict, InvalidParameter, StreamingMismatch, UnknownColumn
+from evenly.grouping.base import checked_instances, checked_whole
+from evenly.grouping.controller import DriftController
+from evenly.grouping.keys.dkg import DKG
+from evenly.grouping.mapping import Mapping
+from evenly.spark.keys import Key, key_names
+from evenly.spark.streaming.changing import recover_move
+from evenly.spark.streaming.first_look import can_look, first_look
+from evenly.spark.streaming.keyed_query import Build, KeyedQuery, Pipeline
+from evenly.spark.streaming.mapping_store import MappingStore, Placement, Version
+
+_LEAST_SAMPLE, _SAMPLE_PER_INSTANCE, _MOST_SAMPLE = 4_000, 500, 100_000
+
+
+def stream_by_key(
+    rows: DataFrame | Sequence[DataFrame],
+    build: Build,
+    *,
+    key: Key,
+    instances: int,
+    checkpoint: str | Path,
+    slot: str = "slot",
+    window: str | None = None,
+    mapping: Mapping | None = None,
+    controller: bool = True,
+    threshold_pct: float = 5.0,
+    budget_pct: float = 5.0,
+    look: bool | None = None,
+    sample: int | None = None,
+) -> KeyedQuery:
+    """Start a stateful streaming query whose keys are spread evenly over `instances`, and keep them so.
+
+    `build` gets `rows` with the column `slot` and returns a `DataStreamWriter` that is not started. It groups by the
+    key and the slot, in that order, and may be called again whenever the mapping changes:
+
+        def visits(placed):
+            return placed.groupBy("user", "slot").count().writeStream.format("console").outputMode("update")
+
+        query = evenly.stream_by_key(rows, visits, key="user", instances=16, checkpoint="/data/visits")
+        query.awaitTermination()
+
+    Results are those of grouping by the key alone. The state of a key is on one instance at any time, before and after
+    every restart and every change of the mapping; no row is lost or counted twice, whenever the driver dies
+    (tests/spark/test_streaming_kill.py).
+
+    - `window` names a column that `functions.window` made; then group by the window, the key and the slot. A new mapping
+      serves windows that have not begun, and no state is moved. Without it a change moves the state of some keys.
+    - `rows` may be several DataFrames with the same key columns, for a join of streams: `build` gets as many.
+    - `mapping` is the first mapping; without it one is learnt from the beginning of the stream (`look=False`: not; None: where
+      its sources can be read twice). A checkpoint that exists has its own mapping, which is read back from its folder `evenly`.
+    - `controller=False` keeps the first mapping and observes nothing. Otherwise every batch reports its rows per instance and
+      `sample` random key ids (1 to 100,000; None: 500 for each instance), and a mapping that would lower λ by
+      `threshold_pct` points comes into force; without windows it moves at most `budget_pct` percent of the load at a time.
+    """
+    frames = (rows,) if isinstance(rows, DataFrame) else tuple(rows)
+    placement = _checked_placement(frames, key, instances, slot, window)
+    if sample is None:
+        sample = min(_MOST_SAMPLE, max(_LEAST_SAMPLE, _SAMPLE_PER_INSTANCE * placement.instances))
+    sample = checked_whole(sample, "sample", 1, _MOST_SAMPLE)
+    spark, at = frames[0].sparkSession, str(checkpoint)
+    if not isinstance(spark, SparkSession) or not hasattr(spark, "_jsparkSession"):
+        raise StreamingMismatch(
+            "stream_by_key needs a classic Spark session: Spark Connect has no way to the checkpoint's folder"
+        )
+    store = MappingStore(spark, at, placement)
+    if store.load():
+        recover_move(spark, at, store)
+        in_force, why = store.mapping(store.versions[-1].number), ""
+    else:
+        in_force, why = _first_mapping(frames, placement, mapping, look=look)
+    deciding = None
+    if controller:
+        # A change for new windows moves nothing, so there is no budget for it.
+        deciding = DriftController(in_force, threshold_pct=threshold_pct, budget_pct=100.0 if window else budget_pct)
+    if not store.versions:
+        store.propose(in_force)
+        store.enforce(Version(1, why, ((1, None),)))
+    return KeyedQuery(Pipeline(frames, build, at), store, deciding, sample=sample)
+
+
+def _checked_placement(frames: tuple[DataFrame, ...], key: Key, instances: int, slot: str, window: str | None) -> Placement:
+    if not frames:
+        raise InvalidParameter("rows has no DataFrame: give one, or several for a join")
+    instances = checked_instances(instances)
+    names = [key_names(df, key) for df in frames]
+    for df in frames:
+        if not df.isStreaming:
+            raise StreamingMismatch(
+                "stream_by_key needs streaming DataFrames: use by_key for a batch, and for a static side of a join"
+            )
+        if slot.lower() in (name.lower() for name in df.columns):
+            raise ColumnConflict(f"there is a column {slot!r} already: choose another name, such as slot='{slot}_'")
+        if window is not None and window not in df.columns:
+            raise UnknownColumn(
+                f"there is no window column {window!r}: add it first, .withColumn({window!r}, functions.window(...)); "
+                f"the columns are {', '.join(df.columns)}"
+            )
+    return Placement(names[0], instances, slot, window)
+
+
+def _first_mapping(
+    frames: tuple[DataFrame, ...], placement: Placement, given: Mapping | None, *, look: bool | None
+) -> tuple[Mapping, str]:
+    """The mapping of a query that has not begun, and where it is from."""
+    if given is not None:
+        placement.check(given)
+        return replace(given, version=1, columns=placement.key), "given"
+    if look or (look is None and can_look(frames[:1])):
+        learnt = first_look(frames[0], names=placement.key, instances=placement.instances)
+        if learnt is not None:
+            return learnt, "learnt from the beginning of the stream"
+    return DKG.automatic(placement.instances, ids="xxhash64").mapping(columns=placement.key), "by hash: nothing was known yet"
