@@ -1,0 +1,172 @@
+"""Rows to instances with keys too hot for one instance split over several, for `DataFrame.transform`.
+
+A row of a split key goes to one of the key's parts by its spread, a 64-bit hash of the row. It is a function of the row,
+never a random number: a task that runs again must send its rows where they went before, or rows are lost or doubled when
+only some of the tasks that follow run again (SPARK-38388). All of it is column arithmetic; no row passes through Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from evenly.errors import ColumnConflict, InvalidKeys, InvalidParameter, StreamingMismatch
+from evenly.grouping.base import checked_instances
+from evenly.grouping.mapping import Mapping
+from evenly.grouping.splitting.hot_keys import split_hot_keys
+from evenly.grouping.splitting.planned import SplitMapping, Way
+from evenly.spark.by_key import _check_mapping
+from evenly.spark.keys import Key, key_names
+from evenly.spark.learning import learn_mapping
+from evenly.spark.placement import INSTANCE, with_instance
+
+POSITION = "position"
+NUMBER = "__evenlysplit_number"
+_SPREAD = "__evenlysplit_spread"
+_PLACE = "__evenlysplit_place"
+
+
+def split_by_key(
+    df: DataFrame,
+    *,
+    key: Key,
+    instances: int,
+    part: str = "part",
+    mapping: Mapping | SplitMapping | None = None,
+    fit_on: DataFrame | None = None,
+    spread_on: str | Sequence[str] | None = None,
+    way: Way = "dkg+pkg",
+    tolerance_pct: float | None = 2.0,
+    seed: int = 0,
+) -> DataFrame:
+    """Spread the keys of `df` over `instances` partitions, keys too hot for one over several, all others whole.
+
+    Adds the INT column `part`, the number of the row's instance. `groupBy("part", "user")` finds each group in its
+    partition without another shuffle; a key that is split has a group on each of its instances, so what you compute must
+    be merged: `aggregate_by_key` does all of that. For work without groups (`mapInArrow`, a write) drop the column.
+
+    - `spread_on` says what sends a row of a split key to one of its parts. None: a hash of all columns that Spark can
+      hash, so rows that are equal in all of them stay together. Column names: a hash of these, for wide rows or a
+      column that is unique. "position": the row's place in its input partition, for rows that are all alike. A retried
+      task must then find its rows in the same order, as it does when it reads files or a table, but not after a
+      shuffle or a sample: use it on such an input only.
+    - `mapping`, `fit_on`, `tolerance_pct` and `seed` are those of `by_key`; a `Mapping` is planned with `way`, see
+      `evenly.grouping.splitting.hot_keys.split_hot_keys`; a `SplitMapping` is followed as it is.
+
+    A streaming `df` is refused: parts of a key would need a merge of their state. Use it inside foreachBatch.
+    """
+    names, planned = planned_split(
+        df, key=key, instances=instances, mapping=mapping, fit_on=fit_on, way=way, tolerance_pct=tolerance_pct, seed=seed
+    )
+    if part.lower() in (name.lower() for name in df.columns):
+        raise ColumnConflict(f"there is a column {part!r} already: choose another name, such as part='{part}_'")
+    placed = placed_by_part(df, planned, names, spread_on)
+    return placed.withColumnRenamed(INSTANCE, part).drop(NUMBER)
+
+
+def planned_split(
+    df: DataFrame,
+    *,
+    key: Key,
+    instances: int,
+    mapping: Mapping | SplitMapping | None,
+    fit_on: DataFrame | None,
+    way: Way,
+    tolerance_pct: float | None,
+    seed: int,
+) -> tuple[tuple[str, ...], SplitMapping]:
+    """The key columns, and the mapping to follow: learnt, planned or given."""
+    instances = checked_instances(instances)
+    names = key_names(df, key)
+    if df.isStreaming:
+        raise StreamingMismatch("keys of a streaming DataFrame cannot be split: use it on the batches of foreachBatch")
+    if mapping is None:
+        learnt_on = df if fit_on is None else fit_on
+        mapping = learn_mapping(learnt_on, key=names, instances=instances, tolerance_pct=tolerance_pct, seed=seed)
+    planned = mapping if isinstance(mapping, SplitMapping) else split_hot_keys(mapping, way=way)
+    _check_mapping(planned.light, names, instances)
+    return names, planned
+
+
+def placed_by_part(
+    df: DataFrame, mapping: SplitMapping, names: tuple[str, ...], spread_on: str | Sequence[str] | None
+) -> DataFrame:
+    """`df` repartitioned, with `INSTANCE` and `NUMBER` last: which split key a row is of, or the number of split keys."""
+    steps = with_instance(df, mapping.light, names, INSTANCE)
+    if not mapping.needs_merge:
+        return steps.withColumn(NUMBER, F.lit(0)).repartitionById(mapping.instances, INSTANCE)
+    spread = _spread(df, names, spread_on)
+    steps = with_instance(steps, _numbering(mapping), names, NUMBER)
+    is_split = F.col(NUMBER) < mapping.split.size
+    starts, sizes = mapping.starts[:-1], np.diff(mapping.starts)
+    cuts, others = mapping.draws
+    # Each value that is used twice is a column for a while, as in placement.py. Rows that are not split are not hashed.
+    if spread_on == POSITION:
+        steps = steps.withColumn(_SPREAD, F.monotonically_increasing_id())
+        spread = F.xxhash64(_SPREAD)
+    steps = steps.withColumn(_SPREAD, F.when(is_split, spread))
+    parts_of_key = _table(sizes, "bigint")[F.col(NUMBER)]
+    place = _table(starts, "int")[F.col(NUMBER)] + F.pmod(F.col(_SPREAD), parts_of_key).cast("int")
+    steps = steps.withColumn(_PLACE, F.when(is_split, place))
+    here = F.shiftrightunsigned(F.col(_SPREAD), 33) < _table(cuts, "bigint")[F.col(_PLACE)]
+    drawn = F.when(here, _table(mapping.parts, "int")[F.col(_PLACE)]).otherwise(_table(others, "int")[F.col(_PLACE)])
+    steps = steps.withColumn(INSTANCE, F.when(is_split, drawn).otherwise(F.col(INSTANCE)))
+    return steps.drop(_SPREAD, _PLACE).repartitionById(mapping.instances, INSTANCE)
+
+
+def _spread(df: DataFrame, names: tuple[str, ...], spread_on: str | Sequence[str] | None) -> Column:
+    """The hash that decides on a part, from the columns that `spread_on` names."""
+    if spread_on == POSITION and POSITION not in df.columns:
+        return F.lit(None)
+    if spread_on is None:
+        chosen = [name for name in df.columns if _hashable(df, name)]
+        if set(chosen) <= set(names):
+            raise InvalidParameter(
+                "all rows of a key are alike: besides the key there is no column that Spark can hash, so nothing says which "
+                "rows of a split key go where. Give spread_on='position' if the input is read from files or a table"
+            )
+    else:
+        wanted = (spread_on,) if isinstance(spread_on, str) else tuple(spread_on)
+        chosen = list(key_names(df, wanted))
+        if set(chosen) <= set(names):
+            raise InvalidParameter(
+                f"spread_on names the key alone ({', '.join(chosen)}), which cannot split it: name a column that differs "
+                "from row to row"
+            )
+    return F.xxhash64(*(F.col(_quoted(df, name)) for name in chosen))
+
+
+def _hashable(df: DataFrame, name: str) -> bool:
+    try:
+        key_names(df, name)
+    except InvalidKeys:
+        return False
+    return True
+
+
+def _quoted(df: DataFrame, name: str) -> str:
+    """A column by its whole name; anything else may be a struct's field."""
+    return "`" + name.replace("`", "``") + "`" if name in df.columns else name
+
+
+def _numbering(mapping: SplitMapping) -> Mapping:
+    """Which of the split keys a key is, as a mapping: its number, or their number for any other key."""
+    count = mapping.split.size
+    return Mapping(
+        instances=count + 1,
+        buckets=np.full(1, count, np.int32),
+        a=0,
+        b=0,
+        heavy_keys=mapping.split,
+        heavy_instances=np.arange(count, dtype=np.int32),
+        heavy_weights=np.ones(count),
+        ids=mapping.ids,
+    )
+
+
+def _table(values: NDArray[np.int32] | NDArray[np.int64], kind: str) -> Column:
+    return F.split(F.lit(",".join(map(str, values.tolist()))), ",").cast(f"array<{kind}>")
