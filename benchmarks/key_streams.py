@@ -2,19 +2,16 @@
 
     python benchmarks/key_streams.py FOLDER [--json]
 
-FOLDER holds the Parquet files named below; files that are not there are left out.
+FOLDER holds the recorded streams (see recorded_keys.py); files that are not there are left out.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from rich.console import Console
 from rich.table import Table
 
@@ -25,31 +22,11 @@ from evenly.grouping.mapping import Mapping
 from evenly.kernels.types import U64
 from evenly.measures import imbalance_pct, instance_loads
 from evenly.sketches import key_ids
-from evenly.streams import read_column
+from recorded_keys import recorded_keys
 
-STREAMS = {
-    "flights3m": ("key", "dest"),
-    "congress_mentions": ("key",),
-    "congress_cost": ("author",),
-    "wyscout_events": ("player", "cell", "sub"),
-    "debian_dep_refs": ("key",),
-    "wikiticker": ("key", "user"),
-    "wiki_sent_1": ("text",),
-}
 INSTANCES = (4, 8, 16, 32)
 WINDOW = 10_000
 Row = dict[str, object]
-
-
-def key_streams(folder: Path) -> Iterator[tuple[str, U64]]:
-    """Every key column that is there; sentences become their words in lower case."""
-    for name, columns in STREAMS.items():
-        path = folder / f"{name}.parquet"
-        for column in columns if path.is_file() else ():
-            values = read_column(path, column)
-            if column == "text":
-                values = pc.list_flatten(pc.split_pattern(pc.utf8_lower(values), " "))
-            yield f"{name}.{column}", key_ids(values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values)
 
 
 def imbalance(mapping: Mapping, ids: U64) -> float:
@@ -154,7 +131,8 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     rows: list[Row] = []
-    for stream, ids in key_streams(options.folder):
+    for stream, keys in recorded_keys(options.folder):
+        ids = key_ids(keys)
         rows += balance(stream, ids) + merged(stream, ids)
         if stream in ("congress_mentions.key", "wiki_sent_1.text"):
             rows += [row for instances in (4, 8, 16) for row in drift(stream, ids, instances)]

@@ -1,8 +1,9 @@
-"""`by_key` under every operator it serves: same results as Spark's own, rows where they belong, no second shuffle."""
+"""`by_key`: rows where they belong, whatever the keys, and what it refuses. For operators see `test_operators.py`."""
 
-import pandas as pd
+import json
+from dataclasses import replace
+
 import pytest
-from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 import evenly
@@ -32,53 +33,6 @@ def placed(visits, mapping):
 
 def sorted_rows(df, *columns):
     return sorted((tuple(row) for row in df.select(*columns).collect()), key=repr)
-
-
-def shuffles(df):
-    plan = df._jdf.queryExecution().executedPlan().toString()
-    return plan.count("Exchange")
-
-
-def test_group_by_gives_sparks_results_without_a_second_shuffle(visits, placed):
-    ours = placed.groupBy("user", "slot").agg(F.collect_list("amount").alias("all"), F.count("*").alias("rows"))
-    theirs = visits.groupBy("user").agg(F.collect_list("amount").alias("all"), F.count("*").alias("rows"))
-    columns = ("user", F.array_sort("all"), "rows")
-    assert sorted_rows(ours, *columns) == sorted_rows(theirs, *columns)
-    assert shuffles(ours) == 1
-
-
-def test_apply_in_pandas_sees_whole_groups_on_their_instance(visits, placed, mapping):
-    def summary(group: pd.DataFrame) -> pd.DataFrame:
-        from pyspark import TaskContext
-
-        at = TaskContext.get().partitionId()
-        return pd.DataFrame({"user": [group["user"].iloc[0]], "total": [group["amount"].sum()], "at": [at]})
-
-    schema = "user string, total bigint, at int"
-    ours = placed.groupBy("user", "slot").applyInPandas(summary, schema).persist()
-    theirs = visits.groupBy("user").applyInPandas(summary, schema)
-    assert sorted_rows(ours, "user", "total") == sorted_rows(theirs, "user", "total")
-    assert all(mapping.assign([row.user])[0] == row.at for row in ours.collect())
-
-
-def test_window_functions_give_sparks_results(visits, placed):
-    ours = placed.withColumn("rank", F.rank().over(Window.partitionBy("user", "slot").orderBy("amount")))
-    theirs = visits.withColumn("rank", F.rank().over(Window.partitionBy("user").orderBy("amount")))
-    assert sorted_rows(ours, "user", "amount", "rank") == sorted_rows(theirs, "user", "amount", "rank")
-    assert shuffles(ours) == 1
-
-
-def test_joins_of_two_sides_under_one_mapping_give_sparks_results(spark, visits, placed, mapping):
-    spark.conf.set("spark.sql.autoBroadcastJoinThreshold", "-1")
-    try:
-        names = visits.select("user").distinct().withColumn("home", F.length("user")).persist()
-        other = names.transform(evenly.by_key, key="user", instances=INSTANCES, mapping=mapping)
-        ours = placed.join(other, ["user", "slot"])
-        theirs = visits.join(names, ["user"])
-        assert sorted_rows(ours, "user", "amount", "home") == sorted_rows(theirs, "user", "amount", "home")
-        assert shuffles(ours) == 2 + shuffles(names)
-    finally:
-        spark.conf.unset("spark.sql.autoBroadcastJoinThreshold")
 
 
 @pytest.mark.parametrize("adaptive", ["true", "false"])
@@ -124,6 +78,13 @@ def test_a_streaming_aggregation_keeps_every_group_on_its_instance(spark, visits
     found = state.select(key_id(("key.user",)).alias("id"), "partition_id", "key.user").collect()
     assert len(found) == expected.count()
     assert all(mapping.assign([row.user])[0] == row.partition_id for row in found)
+
+
+def test_a_mapping_that_does_not_know_its_types_is_taken_as_it_is(visits, mapping):
+    known = json.loads(mapping.to_json())
+    assert known["types"] == ["string"]
+    unknown = replace(mapping, types=())
+    assert visits.transform(evenly.by_key, key="user", instances=INSTANCES, mapping=unknown).count() == visits.count()
 
 
 def test_null_is_a_key_like_any_other(visits, placed):

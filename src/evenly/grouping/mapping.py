@@ -36,7 +36,8 @@ class Mapping:
 
     `ids` says what a key's 64-bit id is: `"integer"`, the integer itself (text and bytes are hashed);
     `"xxhash64"`, what Spark's function of that name gives for the key columns (then `a` is 0). `version` counts the
-    mappings that followed each other for one query. The weights are what the mapping was fitted to.
+    mappings that followed each other for one query. The weights are what the mapping was fitted to. `columns` and `types`
+    are Spark's key columns, as far as they are known: an integer and a bigint have different ids.
     """
 
     instances: int
@@ -52,6 +53,7 @@ class Mapping:
     columns: tuple[str, ...] = ()
     version: int = 1
     capacities: F64 | None = None
+    types: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.buckets.size < 1 or not self._in_range(self.buckets):
@@ -135,6 +137,7 @@ class Mapping:
             "instances": self.instances,
             "ids": self.ids,
             "columns": list(self.columns),
+            "types": list(self.types),
             "a": self.a,
             "b": self.b,
             "buckets": self.buckets.tolist(),
@@ -179,6 +182,7 @@ class Mapping:
                 grouping=content["grouping"],
                 ids=content["ids"],
                 columns=tuple(content["columns"]),
+                types=tuple(content.get("types", ())),
                 version=content["version"],
                 capacities=None if content["capacities"] is None else np.array(content["capacities"], np.float64),
             )

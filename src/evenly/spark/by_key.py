@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame
 from evenly.errors import ColumnConflict, InvalidParameter, StreamingMismatch
 from evenly.grouping.base import checked_instances
 from evenly.grouping.mapping import Mapping
-from evenly.spark.keys import Key, key_columns, key_names
+from evenly.spark.keys import Key, key_columns, key_names, type_names
 from evenly.spark.learning import learn_mapping
 from evenly.spark.placement import INSTANCE, with_instance, with_slot
 
@@ -58,6 +58,7 @@ def by_key(
             df if fit_on is None else fit_on, key=names, instances=instances, tolerance_pct=tolerance_pct, seed=seed
         )
     _check_mapping(mapping, names, instances)
+    _check_types(mapping, type_names(df, names))
     if df.isStreaming:
         return _streaming(df, mapping, names, slot)
     if slot is None:
@@ -78,7 +79,18 @@ def _streaming(df: DataFrame, mapping: Mapping, names: tuple[str, ...], slot: st
 
 
 def _placed_by_id(df: DataFrame, mapping: Mapping, names: tuple[str, ...]) -> DataFrame:
+    if not hasattr(type(df), "repartitionById"):  # Spark before 4.1
+        slot = free_name("slot", df.columns)
+        return with_slot(df, mapping, names, slot).repartition(mapping.instances, *key_columns(names), slot).drop(slot)
     return with_instance(df, mapping, names, INSTANCE).repartitionById(mapping.instances, INSTANCE).drop(INSTANCE)
+
+
+def free_name(wanted: str, taken: list[str]) -> str:
+    """`wanted`, with underscores until no column has that name."""
+    lower = {name.lower() for name in taken}
+    while wanted.lower() in lower:
+        wanted += "_"
+    return wanted
 
 
 def _check_mapping(mapping: Mapping, names: tuple[str, ...], instances: int) -> None:
@@ -94,4 +106,13 @@ def _check_mapping(mapping: Mapping, names: tuple[str, ...], instances: int) -> 
         raise InvalidParameter(
             f"the mapping is for the key columns {', '.join(mapping.columns)}, not for {', '.join(names)}: "
             "learn one for these, in this order"
+        )
+
+
+def _check_types(mapping: Mapping, types: tuple[str, ...]) -> None:
+    """Equal numbers of two types hash differently: two sides of a join would look for each other in vain."""
+    if mapping.types and mapping.types != types:
+        raise InvalidParameter(
+            f"the mapping was learnt on keys of type {', '.join(mapping.types)}, and these are {', '.join(types)}, which Spark "
+            "hashes differently: cast the key columns to the former before by_key, or learn a mapping for these"
         )

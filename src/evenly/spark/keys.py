@@ -29,6 +29,17 @@ def key_names(df: DataFrame, key: Key) -> tuple[str, ...]:
     return names
 
 
+def key_types(df: DataFrame, names: tuple[str, ...]) -> tuple[DataType, ...]:
+    """The types of the key columns."""
+    schema = df.schema
+    return tuple(_type_of(schema, name) for name in names)
+
+
+def type_names(df: DataFrame, names: tuple[str, ...]) -> tuple[str, ...]:
+    """The types of the key columns as Spark writes them. Equal values of two types have different ids and slots."""
+    return tuple(kind.simpleString() for kind in key_types(df, names))
+
+
 def _type_of(schema: StructType, name: str) -> DataType:
     """The type of a column, or of a struct's field by its dotted name."""
     if name in schema.names:

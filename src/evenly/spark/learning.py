@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +22,7 @@ from evenly.grouping.base import checked_instances
 from evenly.grouping.keys.dkg import DKG
 from evenly.grouping.mapping import Mapping
 from evenly.sketches.hashing import WRITABLE, derive
-from evenly.spark.keys import Key, key_id, key_names
+from evenly.spark.keys import Key, key_id, key_names, type_names
 
 _ROW_IN_PARTITION = (1 << 33) - 1
 _LEAST_RESERVE = 10_000
@@ -57,7 +58,7 @@ def learn_mapping(df: DataFrame, *, key: Key, instances: int, tolerance_pct: flo
     learner = DKG.automatic(instances, seed=seed, ids="xxhash64")
     for row in learnt:
         learner.merge(DKG.from_bytes(bytes(row.learner)))
-    return learner.mapping(columns=names)
+    return replace(learner.mapping(columns=names), types=type_names(df, names))
 
 
 def _sampled(ids: DataFrame, reserve: int, seed: int) -> DataFrame:

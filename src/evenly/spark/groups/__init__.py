@@ -1,0 +1,1 @@
+"""Groups cut out of whole instances by the worker, for functions over many small groups."""

@@ -1,0 +1,65 @@
+"""What `test_connect.py` runs in a process of its own: a process serves either classic sessions or Connect, never both."""
+
+import json
+import sys
+
+import pandas as pd
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+import evenly
+from evenly.spark.java import provide_java
+
+INSTANCES = 4
+
+
+def rows_of(df):
+    return sorted((tuple(row) for row in df.collect()), key=repr)
+
+
+def total(key: tuple, group: pd.DataFrame) -> pd.DataFrame:
+    return pd.DataFrame({"user": key[:1], "total": [group["amount"].sum()]})
+
+
+def total_of_table(key: tuple, group: pa.Table) -> pa.Table:
+    return pa.table(
+        {"user": pa.array([key[0].as_py()], pa.string()), "total": pa.array([sum(group["amount"].to_pylist())], pa.int64())}
+    )
+
+
+def main() -> None:
+    provide_java()
+    spark = SparkSession.builder.remote("local[2]").getOrCreate()
+    try:
+        sys.stdout.write(json.dumps(told(spark)) + "\n")
+    finally:
+        spark.stop()
+
+
+def told(spark):
+    user = F.concat(F.lit("user "), F.floor(F.sqrt(F.col("id") % 2_500)))
+    df = spark.range(5_000).select(F.when(F.col("id") % 50 != 7, user).alias("user"), F.col("id").alias("amount"))
+    mapping = evenly.learn_mapping(df, key="user", instances=INSTANCES)
+    results = {"session": type(spark).__module__, "expected imbalance": mapping.expected_imbalance_pct}
+    for name, slot in (("by slot", "slot"), ("by id", None)):
+        placed = df.transform(evenly.by_key, key="user", instances=INSTANCES, mapping=mapping, slot=slot)
+        places = placed.select("user", F.spark_partition_id().alias("at")).collect()
+        wanted = mapping.assign([row.user for row in places]).tolist()
+        results[f"misplaced {name}"] = sum(row.at != instance for row, instance in zip(places, wanted, strict=True))
+        results[f"rows {name}"] = len(places)
+    plain = rows_of(df.groupBy("user").agg(F.sum("amount")))
+    placed = df.transform(evenly.by_key, key="user", instances=INSTANCES)
+    results["grouped"] = rows_of(placed.groupBy("user", "slot").agg(F.sum("amount").alias("n")).drop("slot")) == plain
+    schema, options = "user string, total bigint", {"key": "user", "instances": INSTANCES, "mapping": mapping}
+    results["frames"] = rows_of(evenly.apply_by_key(df, total, schema, **options)) == plain
+    results["tables"] = rows_of(evenly.apply_by_key(df, total_of_table, schema, **options, arrow=True)) == plain
+    try:
+        df.transform(evenly.by_key, key="usr", instances=2)
+    except evenly.EvenlyError as error:
+        results["error"] = str(error)
+    return results
+
+
+if __name__ == "__main__":
+    sys.exit(main())
