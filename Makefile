@@ -5,16 +5,17 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint test-unit test-spark test-browser bench-micro bench-spark bench-keys lock format clean
+.PHONY: help demo test lint test-unit test-spark test-browser test-old-spark bench-micro bench-spark bench-groups bench-hot-key \
+	bench-emission bench-shuffle bench-keys bench-stage bench-streaming bench-drift bench-plan recorded lock format clean
 
 help: ## Explain every target
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(READY) ## Run a skewed Spark job twice, as Spark does it and with Evenly, and show who was busy
 	@$(BIN)/evenly demo
 
 test: $(READY) lint ## Check style, types and layers, then run all tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 lint: $(READY) ## Check style, types and layers
 	$(BIN)/ruff check
@@ -31,15 +32,44 @@ test-spark: $(READY) ## Run the tests on a real Spark session
 test-browser: $(READY) ## Run the tests that look at pages in a browser
 	$(BIN)/python -m pytest tests/browser
 
+test-old-spark: $(READY) ## Run a short test on PySpark 3.5 and 4.0, each in an environment of its own (downloads 600 MB)
+	sh scripts/old_spark.sh $(BIN)/python
+
 bench-micro: $(READY) ## Measure the kernels on one core, beside numpy and DataSketches
 	$(BIN)/python benchmarks/micro.py
 
 bench-spark: $(READY) ## Measure learning and placement on Spark, beside plain Spark
 	$(BIN)/python benchmarks/spark_placement.py
 
-bench-keys: $(READY) ## Measure balance and drift on recorded keys in the folder EVENLY_DATA
-	@test -d "$(EVENLY_DATA)" || { echo "Name the folder of recorded streams: make bench-keys EVENLY_DATA=folder" >&2; exit 1; }
+bench-groups: $(READY) ## Measure a grouped function over 100,000 small groups, beside applyInPandas and applyInArrow
+	$(BIN)/python benchmarks/many_groups.py
+
+bench-hot-key: $(READY) ## Measure a key with half of the rows: grouped by Spark, salted by hand, split by Evenly
+	$(BIN)/python benchmarks/hot_key.py
+
+bench-emission: $(READY) ## Measure what emission scheduling costs, and how fast a dead leader is replaced
+	$(BIN)/python benchmarks/emission.py
+
+bench-shuffle: $(READY) ## Measure shuffle grouping on 100 streams, beside its bars and an independent reproduction
+	$(BIN)/python benchmarks/shuffle.py
+
+bench-keys: $(READY) recorded ## Measure balance and drift on recorded keys in the folder EVENLY_DATA
 	$(BIN)/python benchmarks/key_streams.py "$(EVENLY_DATA)"
+
+bench-stage: $(READY) recorded ## Measure a grouped function on recorded keys in the folder EVENLY_DATA: hash, adaptive, salting, Evenly
+	$(BIN)/python benchmarks/keyed_stage.py "$(EVENLY_DATA)"
+
+bench-streaming: $(READY) recorded ## Measure stateful streaming queries on recorded keys in the folder EVENLY_DATA
+	$(BIN)/python benchmarks/streaming_keys.py "$(EVENLY_DATA)"
+
+bench-drift: $(READY) recorded ## Measure the drift controller on recorded keys in the folder EVENLY_DATA
+	$(BIN)/python benchmarks/streaming_drift.py "$(EVENLY_DATA)"
+
+bench-plan: $(READY) ## Profile five operators for real, plan a dataflow of them and run it: does it hold its rate
+	$(BIN)/python benchmarks/real_plan.py
+
+recorded:
+	@test -d "$(EVENLY_DATA)" || { echo "Name the folder of recorded streams: make $(MAKECMDGOALS) EVENLY_DATA=folder" >&2; exit 1; }
 
 format: $(READY) ## Format the code
 	$(BIN)/ruff check --fix

@@ -35,6 +35,10 @@ class EmptyStream(EvenlyError, ValueError):
     """A question that has no answer for a stream without tuples."""
 
 
+class InvalidResult(EvenlyError, ValueError):
+    """A user's function returned something else than it must."""
+
+
 class IncompatibleMerge(EvenlyError, ValueError):
     """Two summaries that were not made with the same parameters."""
 
@@ -57,3 +61,47 @@ class JavaNotFound(EvenlyError, RuntimeError):
 
 class StreamingMismatch(EvenlyError, ValueError):
     """A streaming DataFrame used in a way that only a batch DataFrame allows, or the reverse."""
+
+
+class CheckpointMismatch(EvenlyError, ValueError):
+    """A streaming query started in a way that does not fit the state in its checkpoint."""
+
+
+class InvalidCheckpoint(EvenlyError, ValueError):
+    """A folder that is not the checkpoint of a stateful query, or one without a finished batch."""
+
+
+class ImmovableState(EvenlyError, ValueError):
+    """State that cannot be moved to another mapping. Nothing was changed."""
+
+
+class InvalidDataflow(EvenlyError, ValueError):
+    """A dataflow that is cyclic, incomplete or contradictory, or a file that describes none."""
+
+
+class InvalidModel(EvenlyError, ValueError):
+    """A performance model that is missing, incomplete or contradictory, or a file that describes none."""
+
+
+class DoesNotFit(EvenlyError, ValueError):
+    """Threads that the machines at hand have no room for."""
+
+
+class KeyTooHot(EvenlyError, ValueError):
+    """A key with more than an instance's share of the rows, and a function that cannot be split over instances."""
+
+
+class LinkUnavailable(EvenlyError, OSError):
+    """The shared memory of a link cannot be made or joined."""
+
+
+class LinkMismatch(EvenlyError, ValueError):
+    """A link that other processes lead with another policy or interval."""
+
+
+class SendFailed(EvenlyError, RuntimeError):
+    """Tuples of an outgoing queue that were not sent, or not in time."""
+
+
+class QueueClosed(EvenlyError, ValueError):
+    """An outgoing queue used after its end, or in another process than the one that opened it."""

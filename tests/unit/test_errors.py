@@ -23,9 +23,21 @@ BUILTIN = {
     errors.IncompatibleMerge: ValueError,
     errors.DamagedData: ValueError,
     errors.NewerFormat: ValueError,
+    errors.InvalidResult: ValueError,
     errors.MissingDependency: ImportError,
     errors.JavaNotFound: RuntimeError,
+    errors.KeyTooHot: ValueError,
     errors.StreamingMismatch: ValueError,
+    errors.LinkUnavailable: OSError,
+    errors.LinkMismatch: ValueError,
+    errors.SendFailed: RuntimeError,
+    errors.QueueClosed: ValueError,
+    errors.CheckpointMismatch: ValueError,
+    errors.InvalidCheckpoint: ValueError,
+    errors.ImmovableState: ValueError,
+    errors.InvalidDataflow: ValueError,
+    errors.InvalidModel: ValueError,
+    errors.DoesNotFit: ValueError,
 }
 
 

@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 from rich.progress import (
     BarColumn,
+    DownloadColumn,
     MofNCompleteColumn,
     Progress,
     SpinnerColumn,
@@ -49,6 +50,21 @@ def runs_progress() -> Progress:
         TextColumn("{task.description:<16}"),
         BarColumn(),
         MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        console=people,
+        transient=True,
+    )
+
+
+def bytes_progress() -> Progress:
+    """A progress bar over the bytes of a file, with the time left."""
+    return Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description:<16}"),
+        BarColumn(),
+        DownloadColumn(),
         TimeElapsedColumn(),
         TextColumn("left"),
         TimeRemainingColumn(),

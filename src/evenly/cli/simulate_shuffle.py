@@ -1,0 +1,167 @@
+"""`evenly simulate shuffle`: shuffle groupings tried on a user's own stream of keys and costs, without Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import pyarrow as pa
+import typer
+from rich import box
+from rich.markup import escape
+from rich.table import Table
+
+from evenly.cli import simulate as shared
+from evenly.cli.output import people, print_json, runs_progress
+from evenly.errors import EmptyStream, InvalidCost, InvalidParameter
+from evenly.files import write_whole
+from evenly.kernels.types import F64
+from evenly.report.figures import Curve, Curves
+from evenly.report.paper_page import simulation_page
+from evenly.simulation.shuffle import ORACLES, SHUFFLE, ShuffleOutcome, best_of, checked_shuffle, compare_shuffle
+
+DEFAULT_GROUPINGS = ("evenly", "posg-cp", "round-robin", "two-choices", "shortest-queue", "least-work")
+UNITS_MS = {"s": 1e3, "ms": 1.0, "us": 1e-3, "ns": 1e-6}
+_HEADINGS = ("grouping", "k", "load %", "mean ms", "p99 ms", "S_L", "messages", "memory B")
+_EXPLAINED = (
+    "k: instances; load: work that arrives, in % of what the instances can do; mean, p99: completion time of a row, from its "
+    "arrival to its end; S_L: mean of round-robin over this mean; messages: of instances to schedulers; memory: of a scheduler."
+)
+
+
+def shuffle(
+    file: Annotated[Path, typer.Argument(help="A Parquet or CSV file, one row a tuple, in the order of arrival.")],
+    key: Annotated[str, typer.Option(help="The column that says what a row costs, more or less: integers or text.")],
+    cost: Annotated[str, typer.Option(help="The column with the cost of each row.")],
+    unit: Annotated[str, typer.Option(help=f"The unit of the costs: {', '.join(UNITS_MS)}.")] = "ms",
+    grouping: Annotated[
+        list[str] | None, typer.Option(help=f"Which groupings, with commas between or repeated: {', '.join(SHUFFLE)}.")
+    ] = None,
+    instances: Annotated[str, typer.Option(help="Numbers of instances, with commas between.")] = "4,8,16",
+    load: Annotated[str, typer.Option(help="Loads in % of what the instances can do, with commas between.")] = "80,90,95,100",
+    schedulers: Annotated[int, typer.Option(help="How many schedulers share the stream.")] = 1,
+    poisson: Annotated[bool, typer.Option("--poisson", help="Rows arrive at random, not at a constant rate.")] = False,
+    seed: Annotated[int, typer.Option(help="Another seed draws other hashes and arrivals.")] = 0,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead, for programs.")] = False,
+    page: Annotated[Path | None, typer.Option(help="Where to write a page with the table and a picture.")] = None,
+) -> None:
+    """Compare shuffle groupings on a recorded stream of keys and costs: how long rows take, at which load, by whom.
+
+    Instances have queues and are all alike; rows arrive in the file's order, at the rate that gives the load.
+    """
+    wanted = [name.strip() for text in grouping or DEFAULT_GROUPINGS for name in text.split(",")]
+    names = [checked_shuffle(name) for name in dict.fromkeys(wanted)]
+    counts, loads = shared._numbers(instances), _loads(load)  # noqa: SLF001 - of the same command
+    if unit not in UNITS_MS:
+        raise InvalidParameter(f"--unit must be one of {', '.join(UNITS_MS)}, got {unit!r}")
+    if page is not None and (page.is_dir() or not page.parent.is_dir()):
+        raise InvalidParameter(f"--page must name a file in a folder that exists, got {page}")
+    column = shared._column(file, key)  # noqa: SLF001
+    if len(column) == 0:
+        raise EmptyStream(f"{file} has no rows: there is nothing to simulate")
+    costs_ms = _costs(file, cost) * UNITS_MS[unit]
+    with runs_progress() as progress:
+        bar = progress.add_task("simulating", total=len(names) * len(counts) * len(loads))
+        outcomes = compare_shuffle(
+            column,
+            costs_ms,
+            groupings=names,
+            instances=counts,
+            loads_pct=loads,
+            schedulers=schedulers,
+            poisson=poisson,
+            seed=seed,
+            progress=lambda done: progress.advance(bar, done),
+        )
+    source = f"{len(column):,} rows of {file.name} by {key}, {costs_ms.mean():.3g} ms each on average"
+    if page is not None:
+        table = [_HEADINGS, *(_line(one) for one in outcomes)]
+        write_whole(page, simulation_page(source, table, _panels(outcomes, counts, loads), footnote=_EXPLAINED))
+    if json:
+        parameters = {
+            "file": str(file),
+            "key": key,
+            "cost": cost,
+            "unit": unit,
+            "groupings": names,
+            "instances": counts,
+            "loads_pct": loads,
+            "schedulers": schedulers,
+            "poisson": poisson,
+            "seed": seed,
+        }
+        print_json("simulate shuffle", parameters, [outcome.row() for outcome in outcomes])
+    else:
+        _print(source, outcomes, page)
+
+
+def _loads(text: str) -> list[float]:
+    try:
+        return list(dict.fromkeys(float(part) for part in text.split(",")))
+    except ValueError as error:
+        raise InvalidParameter(f"--load must be numbers with commas between, such as 80,95,100, got {text!r}") from error
+
+
+def _costs(file: Path, name: str) -> F64:
+    column = shared._column(file, name)  # noqa: SLF001
+    if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
+        raise InvalidCost(f"--cost must name a column of numbers, and {name!r} has type {column.type}")
+    return np.asarray(column.cast(pa.float64()).combine_chunks().to_numpy(zero_copy_only=False), np.float64)
+
+
+def _line(one: ShuffleOutcome) -> tuple[str, ...]:
+    return (
+        f"{one.grouping} *" if one.grouping in ORACLES else one.grouping,
+        str(one.instances),
+        f"{one.load_pct:g}",
+        f"{one.completion_ms_mean:,.3g}" if one.completion_ms_mean < 100.0 else f"{one.completion_ms_mean:,.0f}",
+        f"{one.completion_ms_p99:,.3g}" if one.completion_ms_p99 < 100.0 else f"{one.completion_ms_p99:,.0f}",
+        f"{one.speedup_mean:.2f}",
+        f"{one.messages:,}",
+        f"{one.memory_bytes:,}",
+    )
+
+
+def _panels(outcomes: list[ShuffleOutcome], counts: list[int], loads: list[float]) -> list[Curves]:
+    by = {(one.grouping, one.instances, one.load_pct): one.speedup_mean for one in outcomes}
+    names = list(dict.fromkeys(one.grouping for one in outcomes))
+    x = sorted(loads)
+    return [
+        Curves(
+            f"{count} instances",
+            "load, %",
+            "S_L against round-robin",
+            [Curve(name, x, [by[name, count, load] for load in x]) for name in names],
+        )
+        for count in counts
+    ]
+
+
+def _print(source: str, outcomes: list[ShuffleOutcome], page: Path | None) -> None:
+    people.print(escape(source), soft_wrap=True)
+    table = Table(box=box.SIMPLE, padding=(0, 1, 0, 0), pad_edge=False)
+    for heading in _HEADINGS:
+        table.add_column(heading, justify="left" if heading == "grouping" else "right", no_wrap=True)
+    previous = None
+    for one in outcomes:
+        if previous not in (None, (one.instances, one.load_pct)):
+            table.add_section()
+        table.add_row(*_line(one))
+        previous = one.instances, one.load_pct
+    people.print(table)
+    people.print(_EXPLAINED, soft_wrap=True)
+    if any(one.grouping in ORACLES for one in outcomes):
+        people.print("* knows the exact cost of every row beforehand: a bound, not a choice", soft_wrap=True)
+    for count in dict.fromkeys(one.instances for one in outcomes):
+        best = [
+            best_of([one for one in outcomes if (one.instances, one.load_pct) == (count, load)]) for load in _each(outcomes)
+        ]
+        said = ", ".join(f"{one.grouping} at {one.load_pct:g} % ({one.speedup_mean:.2f} times)" for one in best)
+        people.print(f"Best on {count} instances: {escape(said)}", soft_wrap=True)
+    if page is not None:
+        people.print(f"Page: {page}", soft_wrap=True)
+
+
+def _each(outcomes: list[ShuffleOutcome]) -> list[float]:
+    return list(dict.fromkeys(one.load_pct for one in outcomes))
