@@ -1,4 +1,4 @@
-"""Contract checks for groupings and sketches: ours pass them, and yours can be put to them too.
+"""Contract checks for groupings, emission policies and sketches: ours pass them, and yours can be put to them too.
 
 Each takes a function that makes a fresh object, and raises AssertionError with the broken promise.
 """
@@ -10,6 +10,7 @@ from typing import Protocol, Self
 
 import numpy as np
 
+from evenly.emission import Backlogs, Emission
 from evenly.grouping.base import KeyGrouping, ReactiveGrouping, ShuffleGrouping, SplittingGrouping
 from evenly.grouping.mapping import Mapping
 from evenly.sketches.hashing import Keys, key_ids
@@ -133,3 +134,26 @@ def check_sketch(make: Callable[[], Sketch], update: Callable[[Sketch, Keys], No
     assert first.merge(second).to_bytes() != alone, "a merge must hold what both sketches have seen"
     before = whole.to_bytes()
     assert whole.merge(make()).to_bytes() == before, "merging an empty sketch must change nothing"
+
+
+def check_emission(make: Callable[[], Emission]) -> None:
+    """A queue in range whatever their number; the same backlogs, the same choices; what is shown stays unchanged.
+
+    A policy that calls itself work-conserving must not choose an empty queue while another has tuples.
+    """
+    rng = np.random.default_rng(1)
+    policy, again = make(), make()
+    for turn in range(400):
+        queues = 1 if turn % 20 == 0 else int(rng.integers(2, 65))
+        tuples = rng.integers(0, 50, queues) * (rng.random(queues) < rng.choice([0.0, 0.1, 0.5, 1.0]))
+        sizes, heads, speeds = tuples * rng.integers(1, 9, queues), rng.integers(0, 9, queues), rng.choice([1.0, 10.0], queues)
+        seen = Backlogs.of(tuples, sizes_bytes=sizes, heads=heads, speeds=speeds)
+        before = [array.copy() for array in (seen.tuples, seen.sizes_bytes, seen.heads, seen.speeds) if array is not None]
+        chosen = policy.choose(seen)
+        assert type(chosen) is int, "choose must give a plain int"
+        assert 0 <= chosen < queues, f"queue {chosen} is out of range: there are {queues}"
+        assert again.choose(seen) == chosen, "the same backlogs must give the same choices"
+        after = [array for array in (seen.tuples, seen.sizes_bytes, seen.heads, seen.speeds) if array is not None]
+        assert all(map(np.array_equal, before, after)), "choose must not change what it is shown"
+        if policy.work_conserving and tuples.any():
+            assert tuples[chosen] > 0, "an empty queue was chosen while another had tuples"

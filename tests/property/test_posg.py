@@ -6,7 +6,7 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import naive
@@ -14,7 +14,8 @@ from evenly.errors import InvalidCost, InvalidParameter
 from evenly.grouping.shuffle import POSG, READINGS, VirtualFinish
 from evenly.grouping.shuffle.posg import InstanceState, SchedulerState
 from evenly.grouping.shuffle.posg_messages import Matrices, SyncReply, SyncRequest
-from evenly.kernels import virtual_finish as kernels
+from evenly.grouping.shuffle.virtual_finish import Correction, Report
+from evenly.kernels import virtual_finish_instances as kernels
 from evenly.simulation.queueing import Stage, run
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -29,6 +30,17 @@ SWITCHES = st.fixed_dictionaries(
         "latency_ms": st.sampled_from([None, 1.0]),
     }
 )
+
+TIED = {
+    "theta": 4.0,
+    "estimator": "table",
+    "pooled": False,
+    "speeds": True,
+    "floored": True,
+    "first_report": 4,
+    "latency_ms": 1,
+}
+"""As in the other examples, a tuple is heard of when it reaches its instance, and another message comes just then."""
 
 
 def small_stage(seed: int, *, tuples: int = 250) -> Stage:
@@ -67,6 +79,7 @@ def agree(stage: Stage, simulation: naive.EventSimulation, outcome) -> None:
 
 @settings(max_examples=40)
 @given(SEEDS, st.sampled_from(sorted(READINGS)), st.integers(1, 12), st.sampled_from([0.0, 0.3, 10.0]), st.integers(1, 60))
+@example(8610466, "a", 5, 0.3, 30)
 def test_a_compiled_run_is_what_the_two_machines_do(seed, reading, window, tolerance, patience):
     stage = small_stage(seed)
     options = {"reading": reading, "rows": 2, "columns": 5, "window": window, "tolerance": tolerance, "patience": patience}
@@ -75,10 +88,10 @@ def test_a_compiled_run_is_what_the_two_machines_do(seed, reading, window, toler
 
     def decide(j, now):
         chosen = int(scheduler.route(stage.keys[j : j + 1], now / 1e3)[0])
-        return chosen, scheduler.requests[0][1] if scheduler.requests else None
+        return chosen, scheduler.requests
 
-    def ended(j, instance, cost, now, request):
-        return instances[instance].execute(stage.keys[j : j + 1], cost, now, request)
+    def ended(j, instance, cost, now, requests):
+        return instances[instance].execute(stage.keys[j : j + 1], cost, now, requests)
 
     simulation = plain(stage)
     simulation.run(decide, ended, scheduler.receive)
@@ -87,6 +100,7 @@ def test_a_compiled_run_is_what_the_two_machines_do(seed, reading, window, toler
 
 @settings(max_examples=40)
 @given(SEEDS, SWITCHES, st.sampled_from([2, 8, 30]))
+@example(2147384831, TIED, 2)
 def test_a_compiled_run_is_what_the_default_scheduler_and_its_instances_do(seed, switches, window):
     stage = small_stage(seed)
     latency_ms = None if switches["latency_ms"] is None else np.arange(stage.instances)
@@ -98,12 +112,117 @@ def test_a_compiled_run_is_what_the_default_scheduler_and_its_instances_do(seed,
         return int(scheduler.route_at(stage.keys[j : j + 1], now)[0]), scheduler.tickets[0]
 
     def ended(j, instance, cost, now, ticket):
-        said = instances[instance].execute(stage.keys[j : j + 1], cost, now, ticket)
-        return [] if said is None else [said]
+        return instances[instance].execute(stage.keys[j : j + 1], cost, now, ticket)
 
     simulation = plain(stage)
     simulation.run(decide, ended, scheduler.receive)
     agree(stage, simulation, run(stage, VirtualFinish(stage.instances, **options)))
+
+
+def parts(stage: Stage, seed: int, schedulers: int) -> Stage:
+    """The same stage, whose tuples arrive at several schedulers."""
+    work = stage.work
+    sources = np.random.default_rng(seed).integers(0, schedulers, stage.keys.size)
+    sources[:schedulers] = np.arange(schedulers)
+    return Stage.of(
+        stage.keys,
+        work.costs_ms,
+        work.arrivals_ms,
+        instances=stage.instances,
+        multipliers=work.multipliers,
+        period_starts=work.period_starts,
+        tuple_latency_ms=work.tuple_latency_ms,
+        control_latency_ms=work.control_latency_ms,
+        sources=sources,
+    )
+
+
+@settings(max_examples=25)
+@given(SEEDS, st.sampled_from(sorted(READINGS)), st.integers(1, 12), st.integers(2, 3))
+@example(2012474466, "cp", 1, 2)
+def test_several_schedulers_hear_what_concerns_them(seed, reading, window, count):
+    """An instance of POSG answers the scheduler that asked, and sends its matrices to all."""
+    stage = parts(small_stage(seed), seed, count)
+    options = {"reading": reading, "rows": 2, "columns": 5, "window": window, "tolerance": 0.3, "patience": 40}
+    schedulers = [POSG(stage.instances, **options) for _ in range(count)]
+    instances = [schedulers[0].instance(i) for i in range(stage.instances)]
+
+    def decide(j, now):
+        scheduler = schedulers[stage.sources[j]]
+        chosen = int(scheduler.route(stage.keys[j : j + 1], now / 1e3)[0])
+        return chosen, scheduler.requests
+
+    def ended(j, instance, cost, now, requests):
+        said = instances[instance].execute(stage.keys[j : j + 1], cost, now, requests)
+        to = {SyncReply: [stage.sources[j]], Matrices: range(count)}
+        return [(at, message) for message in said for at in to[type(message)]]
+
+    simulation = plain(stage)
+    simulation.run(decide, ended, lambda addressed: schedulers[addressed[0]].receive(addressed[1]))
+    agree(stage, simulation, run(stage, POSG(stage.instances, **options)))
+
+
+@settings(max_examples=25)
+@given(SEEDS, SWITCHES, st.sampled_from([2, 8, 30]), st.integers(2, 3))
+def test_several_default_schedulers_are_corrected_each_for_itself(seed, switches, window, count):
+    stage = parts(small_stage(seed), seed, count)
+    latency_ms = None if switches["latency_ms"] is None else np.arange(stage.instances)
+    options = {**switches, "latency_ms": latency_ms, "rows": 2, "columns": 12, "window": window}
+    schedulers = [VirtualFinish(stage.instances, schedulers=count, index=at, **options) for at in range(count)]
+    instances = [schedulers[0].instance(i) for i in range(stage.instances)]
+
+    def decide(j, now):
+        scheduler = schedulers[stage.sources[j]]
+        return int(scheduler.route_at(stage.keys[j : j + 1], now)[0]), scheduler.tickets[0]
+
+    def ended(j, instance, cost, now, ticket):
+        said = instances[instance].execute(stage.keys[j : j + 1], cost, now, ticket, stage.sources[j])
+        return [
+            (at, message)
+            for message in said
+            for at in ([message.scheduler] if isinstance(message, Correction) else range(count))
+        ]
+
+    simulation = plain(stage)
+    simulation.run(decide, ended, lambda addressed: schedulers[addressed[0]].receive(addressed[1]))
+    agree(stage, simulation, run(stage, VirtualFinish(stage.instances, **options)))
+
+
+@given(SEEDS, SWITCHES, st.integers(1, 3))
+def test_many_tuples_at_once_are_the_same_as_one_after_the_other(seed, switches, count):
+    rng = np.random.default_rng(seed)
+    scheduler = VirtualFinish(2, **{**switches, "latency_ms": None}, schedulers=count, rows=2, columns=12, window=8)
+    keys, costs, ends = rng.integers(0, 30, 80), rng.integers(0, 9, 80) * 1.0, np.cumsum(rng.integers(0, 9, 80)) * 1.0
+    tickets = np.stack([ends + rng.integers(-9, 9, 80), np.zeros(80), costs + 1.0], axis=1)
+    tickets[:9, 0] = np.nan
+    sources = rng.integers(0, count, 80)
+    at_once = scheduler.instance(0).execute(keys, costs, ends, tickets, sources)
+    one = scheduler.instance(0)
+    each = [m for j in range(80) for m in one.execute(keys[j : j + 1], costs[j], ends[j], tickets[j], sources[j])]
+    assert len(at_once) == len(each) > 0
+    for together, alone in zip(at_once, each, strict=True):
+        assert type(together) is type(alone)
+        for name in vars(alone):
+            np.testing.assert_array_equal(getattr(together, name), getattr(alone, name))
+
+
+@given(SEEDS, st.sampled_from(sorted(READINGS)), st.integers(1, 9), st.sets(st.integers(0, 39), max_size=5))
+def test_many_tuples_at_once_are_the_same_to_an_instance_of_posg(seed, reading, window, asked):
+    rng = np.random.default_rng(seed)
+    keys, costs, ends = rng.integers(0, 9, 40), rng.integers(0, 9, 40) * 1.0, np.cumsum(rng.integers(0, 9, 40)) * 1.0
+    requests = [(place, SyncRequest(place + 1, float(place))) for place in sorted(asked)]
+    scheduler = POSG(2, reading=reading, rows=2, columns=5, window=window, tolerance=0.4)
+    at_once = scheduler.instance(1).execute(keys, costs, ends, requests)
+    one = scheduler.instance(1)
+    each = [
+        message
+        for j in range(40)
+        for message in one.execute(keys[j : j + 1], costs[j], ends[j], [(0, r) for place, r in requests if place == j])
+    ]
+    assert [type(message) for message in at_once] == [type(message) for message in each]
+    for together, alone in zip(at_once, each, strict=True):
+        for name in vars(alone):
+            np.testing.assert_array_equal(getattr(together, name), getattr(alone, name))
 
 
 class Faulty:
@@ -133,8 +252,7 @@ def test_posg_is_never_stuck_whatever_happens_to_messages(seed, reading, k, sile
         keys = rng.integers(0, 9, 1)
         chosen = int(scheduler.route(keys, 0.0)[0])
         assert 0 <= chosen < k
-        request = scheduler.requests[0][1] if scheduler.requests else None
-        for message in instances[chosen].execute(keys, float(keys[0]), float(j), request):
+        for message in instances[chosen].execute(keys, float(keys[0]), float(j), scheduler.requests):
             if j >= 1_500:
                 scheduler.receive(message)
             elif chosen != silent:
@@ -160,9 +278,9 @@ def test_the_default_scheduler_always_has_an_instance_whatever_happens_to_messag
         now_ms = float(j) if j % 10 else float(rng.integers(-100, j + 1))  # a clock that steps back
         chosen = int(scheduler.route_at(keys.view(np.uint64), now_ms)[0])
         assert 0 <= chosen < k
-        said = instances[chosen].execute(keys, float(keys[0]), now_ms + float(keys[0]), scheduler.tickets[0])
-        if said is not None and chosen != silent:
-            channel.send(said)
+        for message in instances[chosen].execute(keys, float(keys[0]), now_ms + float(keys[0]), scheduler.tickets[0]):
+            if chosen != silent:
+                channel.send(message)
     assert np.isfinite(scheduler.finish_ms).all()
     assert (scheduler.speeds > 0.0).all()
 
@@ -214,7 +332,7 @@ def test_an_instance_answers_by_its_reading():
     for reading, account in (("a", 7.0), ("b", 50.0)):
         instance = POSG(1, reading=reading).instance(0)
         instance.execute([1], 3.0, 10.0)
-        assert instance.execute([1], 4.0, 50.0, SyncRequest(3, 2.0)) == [SyncReply(0, 3, account - 2.0)]
+        assert instance.execute([1], 4.0, 50.0, [(0, SyncRequest(3, 2.0))]) == [SyncReply(0, 3, account - 2.0)]
 
 
 def test_equation_1_passes_over_empty_cells_and_waits_for_stability():
@@ -233,8 +351,8 @@ def test_the_table_of_heavy_keys_is_exact_for_keys_it_never_let_go(seed, distinc
     instance = scheduler.instance(0)
     keys = rng.integers(0, distinct, 500)
     said = [instance.execute([key], cost_of[key], 0.0, np.array([np.nan, 0.0, 0.0])) for key in keys]
-    report = said[-1]
-    assert said[:-1] == [None] * 499
+    (report,) = said[-1]
+    assert said[:-1] == [[]] * 499
     held = report.table[:, kernels.SEEN] > 0
     assert len(set(report.keys[held].tolist())) == held.sum() <= 108
     means = report.table[held, kernels.COST] / report.table[held, kernels.SEEN]
@@ -267,3 +385,24 @@ def test_bad_options_of_each_are_refused():
             VirtualFinish(2, **options)
     with pytest.raises(InvalidParameter):
         POSG(2).receive(SyncReply(2, 1, 0.0))
+
+
+def test_messages_and_tuples_that_cannot_be_are_refused():
+    scheduler = VirtualFinish(2, schedulers=2)
+    ticket = np.array([[np.nan, 0.0, 0.0]])
+    with pytest.raises(InvalidParameter, match="no scheduler 2"):
+        scheduler.instance(0).execute([1], 1.0, 1.0, ticket, 2)
+    with pytest.raises(InvalidParameter, match="2 tuples came with 1 tickets"):
+        scheduler.instance(0).execute([1, 1], [1.0, 1.0], [1.0, 2.0], ticket)
+    with pytest.raises(InvalidCost, match="each of 2 tuples must have a cost"):
+        scheduler.instance(0).execute([1, 1], 1.0, [1.0, 2.0], np.repeat(ticket, 2, axis=0))
+    with pytest.raises(InvalidCost):
+        scheduler.receive(Correction(0, 1, np.nan))
+    with pytest.raises(InvalidParameter, match="no instance 2"):
+        scheduler.receive(Correction(2, 1, 0.0))
+    report = VirtualFinish(2, first_report=1).instance(0).execute([1], 1.0, 1.0, ticket)[0]
+    assert isinstance(report, Report)
+    with pytest.raises(InvalidParameter, match="a report to 1 schedulers came to one of 2"):
+        scheduler.receive(report)
+    with pytest.raises(InvalidParameter):
+        VirtualFinish(2, schedulers=2, index=2)

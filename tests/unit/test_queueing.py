@@ -16,6 +16,7 @@ import naive
 from evenly.errors import EmptyStream, InvalidCost, InvalidParameter
 from evenly.grouping.shuffle import (
     FullKnowledge,
+    LeastLoadedChannels,
     LeastWork,
     LoadAwareShuffle,
     RandomChoice,
@@ -46,6 +47,7 @@ def stages(draw):
         period_starts=starts,
         tuple_latency_ms=rng.integers(0, 3, k),
         control_latency_ms=rng.integers(0, 5, k),
+        sources=rng.integers(0, draw(st.integers(1, 3)), tuples),
     )
 
 
@@ -77,10 +79,11 @@ def agree(stage: Stage, simulation: naive.EventSimulation, outcome) -> None:
 def test_fixed_choices_end_when_the_event_simulator_says(stage):
     k = stage.instances
     for grouping in (RoundRobin(k), RandomChoice(k, seed=3)):
-        fresh = type(grouping)(k) if isinstance(grouping, RoundRobin) else RandomChoice(k, seed=3)
-        sent = fresh.route(stage.keys, 0.0)
+        schedulers = [
+            RoundRobin(k) if isinstance(grouping, RoundRobin) else RandomChoice(k, seed=3) for _ in range(stage.schedulers)
+        ]
         simulation = plain(stage)
-        simulation.run(lambda j, _, sent=sent: (int(sent[j]), None))
+        simulation.run(lambda j, _, each=schedulers: (int(each[stage.sources[j]].route([j], 0.0)[0]), None))
         agree(stage, simulation, run(stage, grouping))
 
 
@@ -89,42 +92,99 @@ def test_fixed_choices_end_when_the_event_simulator_says(stage):
 def test_full_knowledge_and_least_work_are_the_obvious_rules(stage):
     k, simulation = stage.instances, plain(stage)
     sent = [0.0] * k
+    warm_up = stage.keys.size // 3
 
     def least_sent(j, _):
-        chosen = sent.index(min(sent))
+        chosen = sent.index(min(sent)) if j >= warm_up else j % k
         sent[chosen] += simulation.cost(j, chosen)
         return chosen, None
 
     simulation.run(least_sent)
-    agree(stage, simulation, run(stage, FullKnowledge(k, cost_ms=np.asarray)))
+    agree(stage, simulation, run(stage, FullKnowledge(k, cost_ms=np.asarray, warm_up=warm_up)))
 
     other = plain(stage)
     done = [0.0] * k
 
     def least_left(j, now):
         left = [max(end - now, 0.0) for end in done]
-        chosen = left.index(min(left))
+        chosen = left.index(min(left)) if j >= warm_up else j % k
         done[chosen] = max(done[chosen], now + other.tuple_latency[chosen]) + other.cost(j, chosen)
         return chosen, None
 
     other.run(least_left)
-    agree(stage, other, run(stage, LeastWork(k, cost_ms=np.asarray)))
+    agree(stage, other, run(stage, LeastWork(k, cost_ms=np.asarray, warm_up=warm_up)))
 
 
 @settings(deadline=None, max_examples=60)
 @given(stages())
 def test_queues_are_counted_by_acknowledgements_that_take_their_time(stage):
-    k = stage.instances
-    for grouping, driven in ((ShortestQueue(k), ShortestQueue(k)), (TwoChoices(k, seed=5), TwoChoices(k, seed=5))):
+    """Each scheduler hears of its own tuples only."""
+    k, count = stage.instances, stage.schedulers
+    for made in (ShortestQueue, lambda k: TwoChoices(k, seed=5)):
+        schedulers = [made(k) for _ in range(count)]
+        if count > 1 and isinstance(schedulers[0], TwoChoices):
+            continue  # a run draws for all schedulers together
         simulation = plain(stage)
         simulation.run(
-            lambda j, now, driven=driven: (int(driven.route([j], now / 1e3)[0]), None),
-            lambda _j, instance, *_: [instance],
-            driven.acknowledge,
+            lambda j, now, each=schedulers: (int(each[stage.sources[j]].route([j], now / 1e3)[0]), None),
+            lambda j, instance, *_: [(stage.sources[j], instance)],
+            lambda to, each=schedulers: each[to[0]].acknowledge(to[1]),
         )
-        outcome = run(stage, grouping)
+        outcome = run(stage, made(k))
         agree(stage, simulation, outcome)
         assert outcome.messages == simulation.delivered
+
+
+@settings(deadline=None, max_examples=60)
+@given(stages(), st.integers(1, 5))
+def test_least_loaded_channels_see_their_own_queues_at_every_tuple(stage, look):
+    k = stage.instances
+    schedulers = [LeastLoadedChannels(k, look=look) for _ in range(stage.schedulers)]
+    queued = np.zeros((stage.schedulers, k))
+    simulation = plain(stage)
+
+    def decide(j, now):
+        at = stage.sources[j]
+        schedulers[at].observe(queued[at])
+        chosen = int(schedulers[at].route([j], now / 1e3)[0])
+        queued[at, chosen] += 1
+        return chosen, None
+
+    def heard(addressed):
+        queued[addressed] -= 1
+
+    simulation.run(decide, lambda j, instance, *_: [(stage.sources[j], instance)], heard)
+    outcome = run(stage, LeastLoadedChannels(k, look=look))
+    agree(stage, simulation, outcome)
+    assert outcome.messages == simulation.delivered
+
+
+@settings(deadline=None, max_examples=60)
+@given(stages(), st.sampled_from([1.0, 5.0]))
+def test_the_load_aware_shuffle_is_told_the_queues_from_time_to_time(stage, refresh_ms):
+    k = stage.instances
+    schedulers = [LoadAwareShuffle(k, queue_capacity=4, seed=7 + at) for at in range(stage.schedulers)]
+    queued = np.zeros(k)
+    simulation = plain(stage)
+    told = [stage.work.arrivals_ms[0]]
+
+    def decide(j, now):
+        if now >= told[-1] + refresh_ms:
+            told.append(now)
+            for scheduler in schedulers:
+                scheduler.observe(queued)
+        chosen = int(schedulers[stage.sources[j]].route([j], now / 1e3)[0])
+        queued[chosen] += 1
+        return chosen, None
+
+    def ended(_j, instance, *_):
+        queued[instance] -= 1
+        return []
+
+    simulation.run(decide, ended)
+    outcome = run(stage, LoadAwareShuffle(k, queue_capacity=4, seed=7), refresh_ms=refresh_ms)
+    agree(stage, simulation, outcome)
+    assert outcome.messages == (len(told) - 1) * k * stage.schedulers
 
 
 def paper_stage(stream, seed, *, k=5, provisioned_pct=100.0):
@@ -189,6 +249,9 @@ def test_measures():
         ({"multipliers": [[1.0, 1.0], [1.0, 2.0]], "period_starts": [0, 0]}, InvalidParameter),
         ({"tuple_latency_ms": -1.0}, InvalidParameter),
         ({"control_latency_ms": [0.0, np.nan]}, InvalidParameter),
+        ({"sources": [0]}, InvalidParameter),
+        ({"sources": [0, -1]}, InvalidParameter),
+        ({"sources": [0.0, 1.0]}, InvalidParameter),
         ({"keys": [], "costs_ms": [], "arrivals_ms": []}, EmptyStream),
     ],
 )
@@ -203,8 +266,10 @@ def test_a_run_refuses_what_it_cannot_do():
     stage = Stage.of([1, 2], [1.0, 1.0], [0.0, 1.0], instances=2)
     with pytest.raises(InvalidParameter, match="3 instances"):
         run(stage, RoundRobin(3))
-    with pytest.raises(InvalidParameter, match="load-aware"):
-        run(stage, LoadAwareShuffle(2))
+    with pytest.raises(InvalidParameter, match="refresh_ms must be above 0"):
+        run(stage, LoadAwareShuffle(2), refresh_ms=0.0)
+    with pytest.raises(InvalidParameter, match="no compiled run of 'mine'"):
+        run(stage, type("Mine", (RoundRobin.__base__,), {"name": "mine", "instances": 2})())
     for arrivals in (lambda: constant_arrivals(0, 1.0), lambda: poisson_arrivals(1, -1.0, seed=0), lambda: gap_for([1.0], 0)):
         with pytest.raises(InvalidParameter):
             arrivals()

@@ -1,4 +1,4 @@
-"""A whole run of POSG, compiled: instances, scheduler and queues in one pass over the arrivals.
+"""A whole run of POSG, compiled: instances, schedulers and queues in one pass over the arrivals.
 
 It does what the state machines of `evenly.grouping.shuffle.posg` do, message by message;
 `tests/property/test_posg.py` holds one against the other.
@@ -12,7 +12,17 @@ import numpy as np
 
 from evenly.kernels.compile import compiled, inlined
 from evenly.kernels.posg import add, expected, mean_cost, relative_change, snapshot
-from evenly.kernels.queueing import Workload, cost_of, new_queues, next_due, period_of, send, take
+from evenly.kernels.queueing import (
+    Workload,
+    cost_of,
+    first_of_equals,
+    heard_at_once,
+    new_queues,
+    next_due,
+    period_of,
+    send,
+    take,
+)
 from evenly.kernels.types import F64, I32, I64
 
 ROUND_ROBIN, SEND_ALL, WAIT_ALL, RUN = 0, 1, 2, 3
@@ -57,57 +67,81 @@ class Scheduler(NamedTuple):
     deltas_ms: F64
 
 
+@inlined
+def _one(all_of_them: Scheduler, at: int) -> Scheduler:
+    """Scheduler `at`, whose arrays are parts of those of all."""
+    marks, known, has, pairs, unseen, sent_ms, replied, deltas_ms = all_of_them
+    return Scheduler(marks[at], known[at], has[at], pairs[at], unseen[at], sent_ms[at], replied[at], deltas_ms[at])
+
+
+@inlined
+def _new_schedulers(count: int, k: int, rows: int, columns: int, kept: int) -> Scheduler:
+    return Scheduler(
+        np.zeros((count, 10), np.int64),
+        np.zeros((count, k, rows, columns, 2)),
+        np.zeros((count, k), np.int64),
+        np.zeros((count, kept, rows, columns, 2)),
+        np.zeros((count, kept)),
+        np.zeros((count, k)),
+        np.zeros((count, k), np.int64),
+        np.zeros((count, k)),
+    )
+
+
 @compiled
-def run(work: Workload, places: I32, options: Options) -> tuple[I32, F64, I64, I64]:
-    """The instance and end of every tuple, the scheduler's marks at the end, and (instance, tuples read) of every pair."""
+def run(  # noqa: C901 - one pass, and calls in it cost more than most steps
+    work: Workload, places: I32, sources: I32, schedulers: int, options: Options
+) -> tuple[I32, F64, I64, I64]:
+    """The instance and end of every tuple, the schedulers' marks at the end, and (instance, tuples read) of every pair.
+
+    Tuple j arrives at scheduler `sources[j]`. An instance replies to the scheduler that asked, and sends its pair to all.
+    """
     tuples, k, rows = work.arrivals_ms.size, work.multipliers.shape[1], places.shape[1]
-    shape = (k, rows, options.columns, 2)
     instances = Instances(
-        np.zeros(shape), np.zeros((k, rows, options.columns)), np.zeros(k, np.int64), np.zeros(k, np.int64), np.zeros(k)
-    )
-    kept = 1 if options.pooled else k
-    scheduler = Scheduler(
-        np.zeros(10, np.int64),
-        np.zeros(shape),
+        np.zeros((k, rows, options.columns, 2)),
+        np.zeros((k, rows, options.columns)),
         np.zeros(k, np.int64),
-        np.zeros((kept, rows, options.columns, 2)),
-        np.zeros(kept),
-        np.zeros(k),
         np.zeros(k, np.int64),
         np.zeros(k),
     )
+    every = _new_schedulers(schedulers, k, rows, options.columns, 1 if options.pooled else k)
     queues = new_queues(tuples, k)
     chosen = np.empty(tuples, np.int32)
     asked_epoch = np.zeros(tuples, np.int64)
     asked_ms = np.zeros(tuples)
     own_pairs, snapshots, stage, executed, work_ms = instances
-    marks, _, _, pairs, unseen, sent_ms, _, _ = scheduler
+    here = 0
+    marks, _, _, pairs, unseen, sent_ms, _, _ = _one(every, here)
     came = np.empty((tuples // options.window + 1, 2), np.int64)
     period, sent_pairs = 0, 0
+    at_once = heard_at_once(work)
     for j in range(tuples):
         while True:
             i = next_due(queues)
             if not queues.due_ms[i] <= work.arrivals_ms[j]:
                 break
+            if at_once:
+                i = first_of_equals(work, queues, i)
             done = take(work, queues, i)
             cost_ms = cost_of(work, period_of(work, 0, done), done, i)
             work_ms[i] = queues.ends_ms[done] if options.clock else work_ms[i] + cost_ms
             add(own_pairs, i, places, done, cost_ms)
             executed[i] += 1
             if asked_epoch[done] > 0:
-                marks[MESSAGES] += 1
-                _take_reply(scheduler, i, asked_epoch[done], work_ms[i] - asked_ms[done], j)
+                asker = _one(every, sources[done])
+                asker.marks[MESSAGES] += 1
+                _take_reply(asker, i, asked_epoch[done], work_ms[i] - asked_ms[done], j)
             if executed[i] % options.window == 0 and _end_window(own_pairs[i], snapshots[i], stage, i, options):
-                marks[MESSAGES] += 1
                 came[sent_pairs, 0], came[sent_pairs, 1] = i, j
                 sent_pairs += 1
-                _take_pair(scheduler, options, i, own_pairs[i])
-                own_pairs[i] = 0.0
+                _tell_all(every, options, i, own_pairs[i])
         period = period_of(work, period, j)
+        if sources[j] != here:
+            here = sources[j]
+            marks, _, _, pairs, unseen, sent_ms, _, _ = _one(every, here)
         if _out_of_patience(marks, options.patience):
-            _ask_all(scheduler)
-        if marks[LEFT] == 0 and marks[STATE] != ROUND_ROBIN:
-            marks[LEFT] = j
+            _ask_all(_one(every, here))
+        _note_leaving(marks, j)
         i = _submit(marks, sent_ms, pairs, unseen, places, j)
         if marks[STATE] == SEND_ALL:
             asked_epoch[j], asked_ms[j] = marks[EPOCH], sent_ms[i]
@@ -115,7 +149,7 @@ def run(work: Workload, places: I32, options: Options) -> tuple[I32, F64, I64, I
                 marks[STATE] = WAIT_ALL
         chosen[j] = i
         send(work, queues, period, j, i)
-    return chosen, queues.ends_ms, marks, came[:sent_pairs]
+    return chosen, queues.ends_ms, every.marks, came[:sent_pairs]
 
 
 @inlined
@@ -127,6 +161,16 @@ def _end_window(pair: F64, before: F64, stage: I64, i: int, options: Options) ->
     stage[i] = STABILIZING
     snapshot(pair, before)
     return False
+
+
+@inlined
+def _tell_all(every: Scheduler, options: Options, i: int, pair: F64) -> None:
+    """Send a pair to all schedulers, and empty it."""
+    for at in range(every.marks.shape[0]):
+        hearer = _one(every, at)
+        hearer.marks[MESSAGES] += 1
+        _take_pair(hearer, options, i, pair)
+    pair[:] = 0.0
 
 
 @inlined
@@ -187,6 +231,12 @@ def _out_of_patience(marks: I64, patience: int) -> bool:
             return True
         marks[WAITED] += 1
     return False
+
+
+@inlined
+def _note_leaving(marks: I64, j: int) -> None:
+    if marks[LEFT] == 0 and marks[STATE] != ROUND_ROBIN:
+        marks[LEFT] = j
 
 
 @inlined

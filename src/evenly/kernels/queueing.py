@@ -1,9 +1,10 @@
-"""Kernels of the event core: k instances with first-in-first-out queues, fed by one scheduler.
+"""Kernels of the event core: k instances with first-in-first-out queues, fed by one or several schedulers.
 
 Nothing that an instance does depends on a message: what it has to know travels with its tuples. So the end of a tuple
 is known when it is sent, and what its instance then tells the scheduler need be worked out only when that message
 arrives. An event loop is thus one pass over the arrivals; before each, the messages that are due by then are taken in
-the order of (time, instance). Of what happens at one time, ends come first, then messages, then arrivals.
+the order of (time, instance). Of what happens at one time, ends come first, then messages, then tuples that reach their
+instance with all that follows at once, then arrivals.
 `tests/naive.py` has the event loop in full, and `tests/unit/test_queueing.py` holds one against the other.
 """
 
@@ -106,6 +107,29 @@ def next_due(queues: Queues) -> int:
 
 
 @inlined
+def heard_at_once(work: Workload) -> bool:
+    """True if a tuple may be heard of at the time at which it reaches its instance, having been sent before."""
+    return bool(work.tuple_latency_ms.max() > 0.0 and work.control_latency_ms.min() == 0.0)
+
+
+@compiled
+def first_of_equals(work: Workload, queues: Queues, instance: int) -> int:
+    """Whose message is taken first of those that are due when that of `instance` is, the lowest with one.
+
+    A tuple that costs nothing ends when it reaches its instance, so behind the messages of that time. If its own takes
+    no time, it comes after them. Only where `heard_at_once` can that be; this is not in `next_due` because that would
+    then be too large to be inlined, and a run 4 times slower.
+    """
+    for i in range(instance, queues.due_ms.size):
+        j = queues.first[i]
+        if j < 0 or queues.due_ms[i] != queues.due_ms[instance]:
+            continue
+        if queues.due_ms[i] != work.arrivals_ms[j] + work.tuple_latency_ms[i]:
+            return i
+    return instance
+
+
+@inlined
 def take(work: Workload, queues: Queues, instance: int) -> int:
     """Remove the oldest tuple of an instance and return it."""
     j = int(queues.first[instance])
@@ -121,18 +145,23 @@ def take(work: Workload, queues: Queues, instance: int) -> int:
 @compiled
 def assigned(work: Workload, instances: I32) -> F64:
     """The end of every tuple, where its instance is decided already."""
-    free_ms = np.zeros(work.multipliers.shape[1])
     ends_ms = np.empty(instances.size)
-    period = 0
-    for j in range(instances.size):
-        period = period_of(work, period, j)
-        ends_ms[j] = serve(work, period, j, instances[j], free_ms)
+    assigned_part(work, instances, 0, instances.size, np.zeros(work.multipliers.shape[1]), ends_ms)
     return ends_ms
 
 
 @compiled
-def least_work(work: Workload) -> tuple[I32, F64]:
-    """Each tuple to the instance with the least work left, the lowest of equals."""
+def assigned_part(work: Workload, instances: I32, start: int, stop: int, free_ms: F64, ends_ms: F64) -> None:
+    """The ends of tuples `start` to `stop`, on instances that are free from `free_ms` on."""
+    period = 0
+    for j in range(start, stop):
+        period = period_of(work, period, j)
+        ends_ms[j] = serve(work, period, j, instances[j], free_ms)
+
+
+@compiled
+def least_work(work: Workload, in_turn: int) -> tuple[I32, F64]:
+    """Each tuple to the instance with the least work left, the lowest of equals; the first `in_turn` round-robin."""
     tuples, k = work.arrivals_ms.size, work.multipliers.shape[1]
     free_ms = np.zeros(k)
     chosen = np.empty(tuples, np.int32)
@@ -145,14 +174,16 @@ def least_work(work: Workload) -> tuple[I32, F64]:
             left = max(free_ms[i] - work.arrivals_ms[j], 0.0)
             if left < least:
                 best, least = i, left
+        if j < in_turn:
+            best = j % k
         chosen[j] = best
         ends_ms[j] = serve(work, period, j, best, free_ms)
     return chosen, ends_ms
 
 
 @compiled
-def full_knowledge(work: Workload) -> tuple[I32, F64]:
-    """Each tuple to the instance with the least exact work sent so far, the lowest of equals."""
+def full_knowledge(work: Workload, in_turn: int) -> tuple[I32, F64]:
+    """Each tuple to the instance with the least exact work sent so far, the lowest of equals; the first round-robin."""
     tuples, k = work.arrivals_ms.size, work.multipliers.shape[1]
     free_ms = np.zeros(k)
     sent_ms = np.zeros(k)
@@ -161,7 +192,7 @@ def full_knowledge(work: Workload) -> tuple[I32, F64]:
     period = 0
     for j in range(tuples):
         period = period_of(work, period, j)
-        best = int(np.argmin(sent_ms))
+        best = j % k if j < in_turn else int(np.argmin(sent_ms))
         chosen[j] = best
         sent_ms[best] += cost_of(work, period, j, best)
         ends_ms[j] = serve(work, period, j, best, free_ms)
@@ -169,33 +200,67 @@ def full_knowledge(work: Workload) -> tuple[I32, F64]:
 
 
 @compiled
-def shortest_queue(work: Workload, candidates: I32) -> tuple[I32, F64, int]:
+def shortest_queue(work: Workload, candidates: I32, sources: I32, schedulers: int) -> tuple[I32, F64, int]:
     """Each tuple to the candidate with the fewest tuples that are not acknowledged yet, the first of equals.
 
-    `candidates` is tuples x d, or 1 x d where they are the same for all. Each end is acknowledged by a message; those
-    that had arrived before the last tuple are counted.
+    `candidates` is tuples x d, or 1 x d where they are the same for all. Each end is acknowledged by a message to the
+    scheduler of the tuple, which knows of its own tuples only; those that had arrived before the last tuple are counted.
     """
     tuples, k = work.arrivals_ms.size, work.multipliers.shape[1]
     queues = new_queues(tuples, k)
-    waiting = np.zeros(k, np.int64)
+    waiting = np.zeros((schedulers, k), np.int64)
     chosen = np.empty(tuples, np.int32)
     messages, period = 0, 0
     for j in range(tuples):
-        for i in range(k):
-            while queues.due_ms[i] <= work.arrivals_ms[j]:
-                take(work, queues, i)
-                waiting[i] -= 1
-                messages += 1
+        messages += _acknowledge(work, queues, sources, j, waiting)
         period = period_of(work, period, j)
-        row = min(j, candidates.shape[0] - 1)
+        source, row = sources[j], min(j, candidates.shape[0] - 1)
         best = candidates[row, 0]
         for d in range(1, candidates.shape[1]):
-            if waiting[candidates[row, d]] < waiting[best]:
+            if waiting[source, candidates[row, d]] < waiting[source, best]:
                 best = candidates[row, d]
         chosen[j] = best
-        waiting[best] += 1
+        waiting[source, best] += 1
         send(work, queues, period, j, best)
     return chosen, queues.ends_ms, messages
+
+
+@compiled
+def next_channels(work: Workload, look: int, sources: I32, schedulers: int) -> tuple[I32, F64, int]:
+    """Of the next `look` instances the first with nothing unacknowledged, else the one with the fewest, the nearest of them."""
+    tuples, k = work.arrivals_ms.size, work.multipliers.shape[1]
+    queues = new_queues(tuples, k)
+    waiting = np.zeros((schedulers, k), np.int64)
+    current = np.full(schedulers, -1)
+    chosen = np.empty(tuples, np.int32)
+    messages, period = 0, 0
+    for j in range(tuples):
+        messages += _acknowledge(work, queues, sources, j, waiting)
+        period = period_of(work, period, j)
+        source = sources[j]
+        best = (current[source] + 1) % k
+        for step in range(2, look + 1):
+            at = (current[source] + step) % k
+            if waiting[source, best] == 0:
+                break
+            if waiting[source, at] < waiting[source, best]:
+                best = at
+        chosen[j] = best
+        current[source] = best
+        waiting[source, best] += 1
+        send(work, queues, period, j, best)
+    return chosen, queues.ends_ms, messages
+
+
+@inlined
+def _acknowledge(work: Workload, queues: Queues, sources: I32, j: int, waiting: I64) -> int:
+    """Take in the acknowledgements that have come before tuple j; how many they were."""
+    came = 0
+    for i in range(queues.due_ms.size):
+        while queues.due_ms[i] <= work.arrivals_ms[j]:
+            waiting[sources[take(work, queues, i)], i] -= 1
+            came += 1
+    return came
 
 
 @compiled
@@ -213,11 +278,11 @@ def to_fewest_waiting(candidates: I32, waiting: F64) -> I32:
 
 
 @compiled
-def to_least_work(costs_ms: F64, now_ms: float, done_ms: F64) -> I32:
+def to_least_work(costs_ms: F64, now_ms: float, done_ms: F64, sent: int, in_turn: int) -> I32:
     """Each tuple to the instance that has done its work first, the lowest of equals and of those that are idle.
 
     `costs_ms` is tuples x 1 or tuples x instances. With `now_ms` of minus infinity idle time does not count: then
-    `done_ms` is the work sent.
+    `done_ms` is the work sent. Of all tuples (`sent` came before these) the first `in_turn` go round-robin.
     """
     chosen = np.empty(costs_ms.shape[0], np.int32)
     for j in range(costs_ms.shape[0]):
@@ -225,6 +290,8 @@ def to_least_work(costs_ms: F64, now_ms: float, done_ms: F64) -> I32:
         for i in range(1, done_ms.size):
             if max(done_ms[i], now_ms) < max(done_ms[best], now_ms):
                 best = i
+        if sent + j < in_turn:
+            best = (sent + j) % done_ms.size
         done_ms[best] = max(done_ms[best], now_ms) + costs_ms[j, min(best, costs_ms.shape[1] - 1)]
         chosen[j] = best
     return chosen

@@ -1,9 +1,8 @@
-"""Kernels of the default shuffle scheduler: heavy-hitter tables, virtual finish times, corrections by event.
+"""Kernels of the default shuffle scheduler: virtual finish times, from what instances report and correct.
 
-An instance keeps what its most frequent keys cost in a table of `sets` x `ways` entries. A key belongs to one set; in
-its set the rule is Space Saving's: a newcomer takes the place, and the count, of the least frequent. The scheduler
-pools the tables that it was sent in one hash index, made anew with each report. Where POSG's matrices are used instead,
-`places` has the column of every tuple in every row; else it is None, and the compiler leaves that branch out.
+The scheduler pools the tables that it was sent in one hash index, made anew with each report. Where POSG's matrices are
+used instead, `places` has the column of every tuple in every row; else it is None, and the compiler leaves that
+branch out.
 """
 
 from __future__ import annotations
@@ -13,52 +12,36 @@ from typing import NamedTuple
 import numpy as np
 
 from evenly.kernels.compile import compiled, inlined
-from evenly.kernels.posg import add, expected, mean_cost
+from evenly.kernels.posg import expected, mean_cost
 from evenly.kernels.types import F64, I32, I64, U64
-
-COUNT, SEEN, COST = 0, 1, 2
-"""Of a table's entry: the count it competes with, the tuples of its key seen, their cost."""
-
-EXECUTED, NEXT_REPORT, TUPLES, TOTAL, ACTUAL, PREDICTED, SPREAD, CORRECTED, SEQUENCE, ENDED = range(10)
-"""Of an instance's sums: tuples executed, at how many it reports, tuples and cost it remembers, cost and predicted cost
-of those with a ticket and the squares of their differences, the corrections sent, messages sent, the last end."""
-
-END, APPLIED, BASE = 0, 1, 2
-"""Of a ticket, which a tuple carries: its predicted end, the corrections in it, its predicted cost at speed 1."""
+from evenly.kernels.virtual_finish_instances import (
+    ACTUAL,
+    APPLIED,
+    BASE,
+    COST,
+    END,
+    ENDED,
+    EXECUTED,
+    PREDICTED,
+    SEEN,
+    SEQUENCE,
+    SPREAD,
+    TOTAL,
+    TUPLES,
+    Instances,
+    Options,
+    mixed,
+)
 
 FINISH, CORRECTIONS, SPEED, LATENCY, SENT, HEARD = range(6)
 """Of what the scheduler knows of an instance: its virtual finish time, the corrections in that, how slow it is beside
 the others, how far away, the tuples sent to it, and its last message."""
 
-NOTHING, CORRECTION, REPORT = 0, 1, 2
+LATELY = 0.001
+"""The weight of the newest tuple in the share of instances that are busy."""
 
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-_32 = np.uint64(32)
 _ONE = np.uint64(1)
 _SURE = 3.0
-
-
-class Options(NamedTuple):
-    """The switches: see `evenly.grouping.shuffle.virtual_finish`."""
-
-    theta: float
-    window: int
-    first_report: int
-    ways: int
-    sets: int
-    matrices: bool
-    pooled: bool
-    speeds: bool
-    floored: bool
-
-
-class Instances(NamedTuple):
-    """What instances hold, one row each. `pairs` is used if `matrices` is on, `keys` and `table` if not."""
-
-    keys: U64
-    table: F64
-    pairs: F64
-    sums: F64
 
 
 class Scheduler(NamedTuple):
@@ -66,6 +49,7 @@ class Scheduler(NamedTuple):
 
     `estimates` is a hash index of keys with their mean cost (NaN where a place is free) and `rest_ms` is for all others,
     each with one row for all instances if they are pooled. `turn` is the next in turn, or -1 once something is known.
+    `busy` is the share of instances that had something to do lately, kept if some are far away.
     """
 
     known: Instances
@@ -76,21 +60,12 @@ class Scheduler(NamedTuple):
     rest_ms: F64
     lanes: F64
     turn: I64
+    busy: F64
 
 
 @compiled
-def new_instances(count: int, entries: int, rows: int, columns: int, first_report: int) -> Instances:
-    """Instances that have executed nothing."""
-    sums = np.zeros((count, 10))
-    sums[:, NEXT_REPORT] = first_report
-    return Instances(
-        np.zeros((count, entries), np.uint64), np.zeros((count, entries, 3)), np.zeros((count, rows, columns, 2)), sums
-    )
-
-
-@compiled
-def new_scheduler(entries: int, rows: int, columns: int, latency_ms: F64, options: Options) -> Scheduler:
-    """A scheduler that has sent and heard nothing."""
+def new_schedulers(count: int, entries: int, rows: int, columns: int, latency_ms: F64, options: Options) -> Scheduler:
+    """Schedulers that have sent and heard nothing: arrays with one more axis, the first. `one_of` takes one out."""
     k = latency_ms.size
     kept = 1 if options.pooled else k
     size = 4
@@ -98,128 +73,64 @@ def new_scheduler(entries: int, rows: int, columns: int, latency_ms: F64, option
         size *= 2
     if options.matrices:
         size = 1
-    lanes = np.zeros((k, 6))
-    lanes[:, SPEED] = 1.0
-    lanes[:, LATENCY] = latency_ms
+    lanes = np.zeros((count, k, 6))
+    lanes[:, :, SPEED] = 1.0
+    lanes[:, :, LATENCY] = latency_ms
     return Scheduler(
-        new_instances(k, entries, rows, columns, options.first_report),
-        np.zeros(k, np.int64),
-        np.zeros((kept, size), np.uint64),
-        np.full((kept, size), np.nan),
-        np.zeros((kept, rows, columns, 2)),
-        np.zeros(kept),
+        Instances(
+            np.zeros((count, k, entries), np.uint64),
+            np.zeros((count, k, entries, 3)),
+            np.zeros((count, k, rows, columns, 2)),
+            np.zeros((count, k, 9)),
+            np.zeros((count, k, 0)),
+        ),
+        np.zeros((count, k), np.int64),
+        np.zeros((count, kept, size), np.uint64),
+        np.full((count, kept, size), np.nan),
+        np.zeros((count, kept, rows, columns, 2)),
+        np.zeros((count, kept)),
         lanes,
-        np.zeros(1, np.int64),
+        np.zeros((count, 1), np.int64),
+        np.ones((count, 1)),
     )
 
 
-@inlined
-def _mixed(key: np.uint64) -> np.uint64:
-    return ((key ^ (key >> _32)) * _GOLDEN) >> _32
-
-
-@inlined
-def _count(keys: U64, table: F64, i: int, key: np.uint64, cost_ms: float, ways: int, sets: int) -> None:
-    """Show a tuple to the table of instance i."""
-    first = np.uint64(ways) * ((_mixed(key) * np.uint64(sets)) >> _32)
-    least = first
-    fewest = np.inf
-    for way in range(ways):
-        place = first + np.uint64(way)
-        if keys[i, place] == key:
-            least = place
-            break
-        if table[i, place, COUNT] < fewest:
-            least, fewest = place, table[i, place, COUNT]
-    if keys[i, least] != key:
-        keys[i, least] = key
-        table[i, least, SEEN] = 0.0
-        table[i, least, COST] = 0.0
-    table[i, least, COUNT] += 1.0
-    table[i, least, SEEN] += 1.0
-    table[i, least, COST] += cost_ms
-
-
-@inlined
-def learn(
-    keys: U64, table: F64, pairs: F64, i: int, key: np.uint64, places: I32 | None, row: int, cost_ms: float, options: Options
-) -> None:
-    """Show a tuple to what instance i learns with."""
-    if places is None:
-        _count(keys, table, i, key, cost_ms, options.ways, options.sets)
-    else:
-        add(pairs, i, places, row, cost_ms)
-
-
-@inlined
-def judge(sums: F64, i: int, cost_ms: float, end_ms: float, tickets: F64, row: int, options: Options) -> int:
-    """Take in the end of a tuple at instance i: NOTHING to say, a CORRECTION, or a REPORT (which corrects as well).
-
-    `tickets[row, END]` is NaN for a tuple sent before anything was known.
-    """
-    sums[i, EXECUTED] += 1.0
-    sums[i, TUPLES] += 1.0
-    sums[i, TOTAL] += cost_ms
-    sums[i, ENDED] = end_ms
-    error_ms = 0.0
-    if not np.isnan(tickets[row, END]):
-        sums[i, ACTUAL] += cost_ms
-        sums[i, PREDICTED] += tickets[row, BASE]
-        sums[i, SPREAD] += (cost_ms - tickets[row, BASE]) ** 2
-        error_ms = end_ms - (tickets[row, END] + sums[i, CORRECTED] - tickets[row, APPLIED])
-    report = sums[i, EXECUTED] >= sums[i, NEXT_REPORT]
-    if not report and not abs(error_ms) * sums[i, TUPLES] > options.theta * sums[i, TOTAL]:
-        return NOTHING
-    if options.theta < np.inf:
-        sums[i, CORRECTED] += error_ms
-    sums[i, SEQUENCE] += 1.0
-    if report:
-        sums[i, NEXT_REPORT] += min(sums[i, NEXT_REPORT], options.window)
-    return REPORT if report else CORRECTION
+@compiled
+def one_of(schedulers: Scheduler, at: int) -> Scheduler:
+    """Scheduler `at`, whose arrays are parts of those of all."""
+    known, reported, index_keys, estimates, pairs, rest_ms, lanes, turn, busy = schedulers
+    keys, table, cells, sums, corrected = known
+    return Scheduler(
+        Instances(keys[at], table[at], cells[at], sums[at], corrected[at]),
+        reported[at],
+        index_keys[at],
+        estimates[at],
+        pairs[at],
+        rest_ms[at],
+        lanes[at],
+        turn[at],
+        busy[at],
+    )
 
 
 @compiled
-def execute(
-    instances: Instances,
-    i: int,
-    key: np.uint64,
-    places: I32 | None,
-    cost_ms: float,
-    end_ms: float,
-    tickets: F64,
-    options: Options,
-) -> int:
-    """Learn from one tuple and judge its end; `places`, if any, and `tickets` have one row."""
-    learn(instances.keys, instances.table, instances.pairs, i, key, places, 0, cost_ms, options)
-    return judge(instances.sums, i, cost_ms, end_ms, tickets, 0, options)
-
-
-@compiled
-def forget_half(instances: Instances, i: int, options: Options) -> None:
-    """After a report of a full window the past weighs half as much."""
-    if instances.sums[i, TUPLES] >= options.window:
-        instances.table[i] *= 0.5
-        instances.pairs[i] *= 0.5
-        for at in (TUPLES, TOTAL, ACTUAL, PREDICTED, SPREAD):
-            instances.sums[i, at] *= 0.5
-
-
-@compiled
-def correct(scheduler: Scheduler, i: int, sums: F64) -> bool:
-    """Take in a correction, unless a later message has come: sums are cumulated, so a lost one is made up for."""
+def correct(scheduler: Scheduler, i: int, sequence: float, corrected: float) -> bool:
+    """Take in a correction, unless a later message has come: corrections are cumulated, so a lost one is made up for."""
     lanes = scheduler.lanes
-    if sums[SEQUENCE] <= lanes[i, HEARD]:
+    if sequence <= lanes[i, HEARD]:
         return False
-    lanes[i, HEARD] = sums[SEQUENCE]
-    lanes[i, FINISH] += sums[CORRECTED] - lanes[i, CORRECTIONS]
-    lanes[i, CORRECTIONS] = sums[CORRECTED]
+    lanes[i, HEARD] = sequence
+    lanes[i, FINISH] += corrected - lanes[i, CORRECTIONS]
+    lanes[i, CORRECTIONS] = corrected
     return True
 
 
 @compiled
-def take_report(scheduler: Scheduler, i: int, keys: U64, table: F64, pair: F64, sums: F64, options: Options) -> None:
+def take_report(
+    scheduler: Scheduler, i: int, keys: U64, table: F64, pair: F64, sums: F64, corrected: float, options: Options
+) -> None:
     """Take in what an instance has learnt, and correct; the first report of all ends round-robin."""
-    if not correct(scheduler, i, sums):
+    if not correct(scheduler, i, sums[SEQUENCE], corrected):
         return
     scheduler.reported[i] = 1
     scheduler.known.keys[i] = keys
@@ -288,87 +199,65 @@ def _pool(scheduler: Scheduler, group: int, options: Options) -> None:
 def _find(index_keys: U64, estimates: F64, key: np.uint64) -> np.uint64:
     """The place of a key in an index that is at most half full, or the free place where it belongs."""
     mask = np.uint64(index_keys.size - 1)
-    at = _mixed(key) & mask
+    at = mixed(key) & mask
     while not np.isnan(estimates[at]) and index_keys[at] != key:
         at = (at + _ONE) & mask
     return at
 
 
-@inlined
-def estimate(
-    index_keys: U64,
-    estimates: F64,
-    pairs: F64,
-    rest_ms: F64,
-    group: int,
-    key: np.uint64,
-    places: I32 | None,
-    row: int,
-) -> float:
-    """What a tuple is expected to cost."""
-    if places is not None:
-        return expected(pairs, group, places, row, rest_ms[group])
-    mask = np.uint64(index_keys.shape[1] - 1)
-    at = _mixed(key) & mask
-    while not np.isnan(estimates[group, at]):
-        if index_keys[group, at] == key:
-            return float(estimates[group, at])
-        at = (at + _ONE) & mask
-    return float(rest_ms[group])
-
-
-@inlined
-def soonest(lanes: F64, base_ms: float, now_ms: float, options: Options) -> int:
-    """Where a tuple will end first. Equal ends: the earlier virtual finish time, then the lowest instance."""
-    best, first, earliest = 0, np.inf, np.inf
-    for i in range(lanes.shape[0]):
-        finish = lanes[i, FINISH]
-        start = max(finish, now_ms + lanes[i, LATENCY]) if options.floored else finish
-        end = start + base_ms * lanes[i, SPEED]
-        if end < first or (end == first and finish < earliest):
-            best, first, earliest = i, end, finish
-    return best
-
-
-@inlined
-def place_on(lanes: F64, i: int, base_ms: float, now_ms: float, tickets: F64, row: int, options: Options) -> None:
-    """Send a tuple to instance i and write its ticket."""
-    start = max(lanes[i, FINISH], now_ms + lanes[i, LATENCY]) if options.floored else lanes[i, FINISH]
-    lanes[i, FINISH] = start + base_ms * lanes[i, SPEED]
-    lanes[i, SENT] += 1.0
-    tickets[row, END] = lanes[i, FINISH]
-    tickets[row, APPLIED] = lanes[i, CORRECTIONS]
-    tickets[row, BASE] = base_ms
-
-
-@inlined
-def in_turn(lanes: F64, turn: I64, tickets: F64, row: int) -> int:
-    """The instance of a tuple while nothing is known; its ticket predicts nothing."""
-    i = int(turn[0])
-    turn[0] = (i + 1) % lanes.shape[0]
-    lanes[i, SENT] += 1.0
-    tickets[row, END] = np.nan
-    tickets[row, APPLIED] = 0.0
-    tickets[row, BASE] = 0.0
-    return i
-
-
 @compiled
-def send_all(scheduler: Scheduler, keys: U64, places: I32 | None, now_ms: float, options: Options) -> tuple[I32, F64]:
-    """The instance and the ticket of every tuple."""
-    _, _, index_keys, estimates, pairs, rest_ms, lanes, turn = scheduler
+def send_all(  # noqa: C901, PLR0912 - one loop, because a call that takes arrays costs more than what it does here
+    scheduler: Scheduler, keys: U64, places: I32 | None, now_ms: float, options: Options
+) -> tuple[I32, F64]:
+    """The instance and the ticket of every tuple: where it will end first.
+
+    Equal ends: the earlier virtual finish time, then the lowest instance. While nothing is known instances are taken in
+    turn, and tickets predict nothing. Of several schedulers each expects the others, which hear the same, to do as it
+    does: else all of them would fill the same gap, and it would be filled as many times over. The way to a far instance
+    counts by the share of instances that are idle: while all are busy, what a tuple saves by not going there is lost by
+    those that wait behind it.
+    `evenly.kernels.virtual_finish_runs` does the same tuple by tuple.
+    """
+    _, _, index_keys, estimates, pairs, rest_ms, lanes, turn, busy = scheduler
     chosen = np.empty(keys.size, np.int32)
     tickets = np.empty((keys.size, 3))
+    mask = np.uint64(index_keys.shape[1] - 1)
+    k = lanes.shape[0]
     for j in range(keys.size):
+        best, base_ms, start_ms = 0, 0.0, np.nan
         if turn[0] >= 0:
-            chosen[j] = in_turn(lanes, turn, tickets, j)
-            continue
-        base_ms = 0.0
-        if options.pooled:
-            base_ms = estimate(index_keys, estimates, pairs, rest_ms, 0, keys[j], places, j)
-        i = soonest(lanes, base_ms, now_ms, options)
-        if not options.pooled:
-            base_ms = estimate(index_keys, estimates, pairs, rest_ms, i, keys[j], places, j)
-        place_on(lanes, i, base_ms, now_ms, tickets, j, options)
-        chosen[j] = i
+            best = int(turn[0])
+            turn[0] = (best + 1) % k
+        else:
+            for step in range(2):
+                if options.pooled == (step == 0):
+                    group = 0 if options.pooled else best
+                    if places is None:
+                        base_ms = rest_ms[group]
+                        at = mixed(keys[j]) & mask
+                        while not np.isnan(estimates[group, at]):
+                            if index_keys[group, at] == keys[j]:
+                                base_ms = estimates[group, at]
+                                break
+                            at = (at + _ONE) & mask
+                    else:
+                        base_ms = expected(pairs, group, places, j, rest_ms[group])
+                if step == 0:
+                    first, earliest, working = np.inf, np.inf, 0.0
+                    for i in range(k):
+                        finish = lanes[i, FINISH]
+                        start = max(finish, now_ms + lanes[i, LATENCY]) if options.floored else finish
+                        end = start + base_ms * lanes[i, SPEED]
+                        if options.far:
+                            working += 1.0 if finish > now_ms + lanes[i, LATENCY] else 0.0
+                            end -= busy[0] * lanes[i, LATENCY]
+                        if end < first or (end == first and finish < earliest):
+                            best, first, earliest, start_ms = i, end, finish, start
+                    busy[0] += (working / k - busy[0]) * LATELY if options.far else 0.0
+            lanes[best, FINISH] = start_ms + base_ms * lanes[best, SPEED] * options.schedulers
+        lanes[best, SENT] += 1.0
+        tickets[j, END] = start_ms + base_ms * lanes[best, SPEED]
+        tickets[j, APPLIED] = lanes[best, CORRECTIONS]
+        tickets[j, BASE] = base_ms
+        chosen[j] = best
     return chosen, tickets

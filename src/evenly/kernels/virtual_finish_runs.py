@@ -1,8 +1,9 @@
-"""A whole run of the default shuffle scheduler, compiled: instances, scheduler and queues in one pass over the arrivals.
+"""A whole run of the default shuffle scheduler, compiled: instances, schedulers and queues in one pass over the arrivals.
 
-It takes the steps of `evenly.kernels.virtual_finish`, as the objects of `evenly.grouping.shuffle.virtual_finish` do;
-`tests/property/test_posg.py` holds one against the other. Arrays are taken out of their bundles before the loop: a
-bundle's array costs a reference count each time it is taken out.
+It takes the steps of `evenly.kernels.virtual_finish` and `virtual_finish_instances`, as the objects of
+`evenly.grouping.shuffle.virtual_finish` do; `tests/property/test_posg.py` holds one against the other. Arrays are taken
+out of their bundles before the loop, and what is done for every tuple is written out in it: an array costs a reference
+count each time it is taken out of a bundle or given to a function, more than most steps.
 """
 
 from __future__ import annotations
@@ -10,74 +11,187 @@ from __future__ import annotations
 import numpy as np
 
 from evenly.kernels.compile import compiled
-from evenly.kernels.queueing import Workload, cost_of, new_queues, next_due, period_of, send, take
+from evenly.kernels.posg import add, expected
+from evenly.kernels.queueing import (
+    Workload,
+    cost_of,
+    first_of_equals,
+    heard_at_once,
+    new_queues,
+    next_due,
+    period_of,
+    send,
+    take,
+)
 from evenly.kernels.types import F64, I32, I64, U64
 from evenly.kernels.virtual_finish import (
-    CORRECTION,
-    NOTHING,
-    Options,
+    CORRECTIONS,
+    FINISH,
+    LATELY,
+    LATENCY,
+    SENT,
+    SPEED,
     correct,
-    estimate,
-    forget_half,
-    in_turn,
-    judge,
-    learn,
-    new_instances,
-    new_scheduler,
-    place_on,
-    soonest,
+    new_schedulers,
+    one_of,
     take_report,
 )
+from evenly.kernels.virtual_finish_instances import (
+    ACTUAL,
+    APPLIED,
+    BASE,
+    CORRECTION,
+    COST,
+    COUNT,
+    END,
+    ENDED,
+    EXECUTED,
+    NEXT_REPORT,
+    PREDICTED,
+    REPORT,
+    SEEN,
+    SEQUENCE,
+    SPREAD,
+    TOTAL,
+    TUPLES,
+    Options,
+    allowed_error,
+    first_place,
+    forget_half,
+    mixed,
+    new_instances,
+)
+
+_ONE = np.uint64(1)
 
 
 @compiled
-def run(
-    work: Workload, keys: U64, places: I32 | None, shape: tuple[int, int, int], latency_ms: F64, options: Options
+def run(  # noqa: C901, PLR0912, PLR0915 - see above
+    work: Workload,
+    keys: U64,
+    places: I32 | None,
+    sources: I32,
+    shape: tuple[int, int, int],
+    latency_ms: F64,
+    options: Options,
 ) -> tuple[I32, F64, I64]:
     """The instance and the end of every tuple, and how many corrections and reports there were.
 
-    `shape` is a table's entries, and the rows and columns of the matrices.
+    Tuple j arrives at scheduler `sources[j]`; corrections go to the scheduler of the tuple, reports to all. `shape` is a
+    table's entries, and the rows and columns of the matrices.
     """
     entries, rows, columns = shape
     tuples, k = work.arrivals_ms.size, latency_ms.size
-    instances = new_instances(k, entries, rows, columns, options.first_report)
-    scheduler = new_scheduler(entries, rows, columns, latency_ms, options)
-    table_keys, table, own_pairs, sums = instances
-    _, _, index_keys, estimates, pairs, rest_ms, lanes, turn = scheduler
+    instances = new_instances(k, entries, rows, columns, options.first_report, options.schedulers)
+    every = new_schedulers(options.schedulers, entries, rows, columns, latency_ms, options)
+    table_keys, table, own_pairs, sums, corrected = instances
+    arrivals_ms = work.arrivals_ms
+    here = 0
+    _, _, index_keys, estimates, pairs, rest_ms, lanes, turn, busy = one_of(every, here)
+    mask = np.uint64(index_keys.shape[1] - 1)
     queues = new_queues(tuples, k)
+    due_ms, ends_ms = queues.due_ms, queues.ends_ms
     chosen = np.empty(tuples, np.int32)
     tickets = np.empty((tuples, 3))
     said = np.zeros(3, np.int64)
+    allowed = allowed_error(options)
     period = 0
+    at_once = heard_at_once(work)
     for j in range(tuples):
-        now_ms = work.arrivals_ms[j]
+        now_ms = arrivals_ms[j]
         while True:
             i = next_due(queues)
-            if not queues.due_ms[i] <= now_ms:
+            if not due_ms[i] <= now_ms:
                 break
+            if at_once:
+                i = first_of_equals(work, queues, i)
             done = take(work, queues, i)
             cost_ms = cost_of(work, period_of(work, 0, done), done, i)
-            learn(table_keys, table, own_pairs, i, keys[done], places, done, cost_ms, options)
-            kind = judge(sums, i, cost_ms, queues.ends_ms[done], tickets, done, options)
-            if kind == NOTHING:
-                continue
-            said[kind] += 1
-            if kind == CORRECTION:
-                correct(scheduler, i, sums[i])
+            if places is None:
+                key = keys[done]
+                first = first_place(key, options)
+                least, fewest = first, np.inf
+                for way in range(options.ways):
+                    place = first + np.uint64(way)
+                    if table_keys[i, place] == key:
+                        least = place
+                        break
+                    if table[i, place, COUNT] < fewest:
+                        least, fewest = place, table[i, place, COUNT]
+                if table_keys[i, least] != key:
+                    table_keys[i, least] = key
+                    table[i, least, SEEN] = 0.0
+                    table[i, least, COST] = 0.0
+                table[i, least, COUNT] += 1.0
+                table[i, least, SEEN] += 1.0
+                table[i, least, COST] += cost_ms
             else:
-                take_report(scheduler, i, table_keys[i], table[i], own_pairs[i], sums[i], options)
-                forget_half(instances, i, options)
+                add(own_pairs, i, places, done, cost_ms)
+            sums[i, EXECUTED] += 1.0
+            sums[i, TUPLES] += 1.0
+            sums[i, TOTAL] += cost_ms
+            sums[i, ENDED] = ends_ms[done]
+            error_ms = 0.0
+            if not np.isnan(tickets[done, END]):
+                sums[i, ACTUAL] += cost_ms
+                sums[i, PREDICTED] += tickets[done, BASE]
+                sums[i, SPREAD] += (cost_ms - tickets[done, BASE]) ** 2
+                error_ms = ends_ms[done] - (tickets[done, END] + corrected[i, sources[done]] - tickets[done, APPLIED])
+            report = sums[i, EXECUTED] >= sums[i, NEXT_REPORT]
+            if not report and not abs(error_ms) * sums[i, TUPLES] > allowed * sums[i, TOTAL]:
+                continue
+            if options.theta < np.inf:
+                corrected[i, sources[done]] += error_ms
+            sums[i, SEQUENCE] += 1.0
+            if not report:
+                said[CORRECTION] += 1
+                correct(one_of(every, sources[done]), i, sums[i, SEQUENCE], corrected[i, sources[done]])
+                continue
+            sums[i, NEXT_REPORT] += min(sums[i, NEXT_REPORT], options.window)
+            for at_scheduler in range(options.schedulers):
+                said[REPORT] += 1
+                hearer = one_of(every, at_scheduler)
+                take_report(hearer, i, table_keys[i], table[i], own_pairs[i], sums[i], corrected[i, at_scheduler], options)
+            forget_half(instances, i, options)
         period = period_of(work, period, j)
+        if sources[j] != here:
+            here = sources[j]
+            _, _, index_keys, estimates, pairs, rest_ms, lanes, turn, busy = one_of(every, here)
+        best, base_ms, start_ms = 0, 0.0, np.nan
         if turn[0] >= 0:
-            i = in_turn(lanes, turn, tickets, j)
+            best = int(turn[0])
+            turn[0] = (best + 1) % k
         else:
-            base_ms = 0.0
-            if options.pooled:
-                base_ms = estimate(index_keys, estimates, pairs, rest_ms, 0, keys[j], places, j)
-            i = soonest(lanes, base_ms, now_ms, options)
-            if not options.pooled:
-                base_ms = estimate(index_keys, estimates, pairs, rest_ms, i, keys[j], places, j)
-            place_on(lanes, i, base_ms, now_ms, tickets, j, options)
-        chosen[j] = i
-        send(work, queues, period, j, i)
-    return chosen, queues.ends_ms, said
+            for step in range(2):
+                if options.pooled == (step == 0):
+                    group = 0 if options.pooled else best
+                    if places is None:
+                        base_ms = rest_ms[group]
+                        at = mixed(keys[j]) & mask
+                        while not np.isnan(estimates[group, at]):
+                            if index_keys[group, at] == keys[j]:
+                                base_ms = estimates[group, at]
+                                break
+                            at = (at + _ONE) & mask
+                    else:
+                        base_ms = expected(pairs, group, places, j, rest_ms[group])
+                if step == 0:
+                    soonest, earliest, working = np.inf, np.inf, 0.0
+                    for i in range(k):
+                        finish = lanes[i, FINISH]
+                        start = max(finish, now_ms + lanes[i, LATENCY]) if options.floored else finish
+                        end = start + base_ms * lanes[i, SPEED]
+                        if options.far:
+                            working += 1.0 if finish > now_ms + lanes[i, LATENCY] else 0.0
+                            end -= busy[0] * lanes[i, LATENCY]
+                        if end < soonest or (end == soonest and finish < earliest):
+                            best, soonest, earliest, start_ms = i, end, finish, start
+                    busy[0] += (working / k - busy[0]) * LATELY if options.far else 0.0
+            lanes[best, FINISH] = start_ms + base_ms * lanes[best, SPEED] * options.schedulers
+        lanes[best, SENT] += 1.0
+        tickets[j, END] = start_ms + base_ms * lanes[best, SPEED]
+        tickets[j, APPLIED] = lanes[best, CORRECTIONS]
+        tickets[j, BASE] = base_ms
+        chosen[j] = best
+        send(work, queues, period, j, best)
+    return chosen, ends_ms, said

@@ -86,8 +86,8 @@ Panel = Curves | Bars | HeatMap
 class PaperFigure:
     """One figure or table of a paper: what was measured, how it is drawn, and what became of each stated value.
 
-    `points` and `verdicts` are flat objects with the field names of every command. `skipped` says why nothing was
-    measured, if so.
+    `points` and `verdicts` are flat objects with the field names of every command. `table` is what more there is to say,
+    its first row the headings. `skipped` says why nothing was measured, if so.
     """
 
     figure: str
@@ -97,6 +97,7 @@ class PaperFigure:
     verdicts: Sequence[Mapping[str, object]] = field(default_factory=tuple)
     columns: int = 2
     skipped: str | None = None
+    table: Sequence[Sequence[str]] = ()
 
     @property
     def label(self) -> str:

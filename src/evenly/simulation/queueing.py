@@ -6,17 +6,20 @@ only its parameters are read: the run keeps its own state.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from evenly.errors import EmptyStream, InvalidCost, InvalidParameter
-from evenly.grouping.base import ShuffleGrouping, checked_instances, checked_queues
+from evenly.grouping.base import MAX_INSTANCES, ShuffleGrouping, checked_instances, checked_queues
 from evenly.grouping.shuffle import (
     POSG,
     FullKnowledge,
+    LeastLoadedChannels,
     LeastWork,
+    LoadAwareShuffle,
     RandomChoice,
     RoundRobin,
     ShortestQueue,
@@ -28,6 +31,9 @@ from evenly.kernels import queueing as kernels
 from evenly.kernels.types import F64, I32, I64, U64
 from evenly.measures.completion import mean_completion_ms, p99_completion_ms
 from evenly.sketches.hashing import WRITABLE, Keys, key_ids
+
+REFRESH_MS = 5_000.0
+"""How often Storm's workers exchange the lengths of their queues."""
 
 
 def constant_arrivals(tuples: int, gap_ms: float) -> F64:
@@ -58,6 +64,8 @@ class Stage:
     keys: U64
     instances: int
     work: kernels.Workload
+    sources: I32
+    schedulers: int
 
     @classmethod
     def of(
@@ -71,10 +79,12 @@ class Stage:
         period_starts: ArrayLike | None = None,
         tuple_latency_ms: ArrayLike = 0.0,
         control_latency_ms: ArrayLike = 0.0,
+        sources: ArrayLike | None = None,
     ) -> Stage:
         """`costs_ms`: one a tuple, or tuples x instances. `arrivals_ms`: not descending; recorded, or made by
         `constant_arrivals` or `poisson_arrivals`. `multipliers`: one an instance, or periods x instances, where period p
-        begins at tuple `period_starts[p]`, the first at 0. Latencies: one for all instances, or one each.
+        begins at tuple `period_starts[p]`, the first at 0. Latencies: one for all instances, or one each. `sources`: where
+        the stream arrives in parts at several schedulers, the scheduler (0, 1, …) of each tuple.
         """
         ids = key_ids(keys)
         k = checked_instances(instances)
@@ -100,7 +110,8 @@ class Stage:
         work = kernels.Workload(
             arrivals, np.require(costs, requirements=WRITABLE), np.require(factors, requirements=WRITABLE), starts, *latencies
         )
-        return cls(ids, k, work)
+        at = np.zeros(ids.size, np.int32) if sources is None else _checked_sources(sources, ids.size)
+        return cls(ids, k, work, at, int(at.max()) + 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,40 +140,53 @@ class Outcome:
         return p99_completion_ms(self.completion_ms)
 
 
-def run(stage: Stage, grouping: ShuffleGrouping) -> Outcome:
+def run(stage: Stage, grouping: ShuffleGrouping, *, refresh_ms: float = REFRESH_MS) -> Outcome:
     """Every tuple of the stage through the grouping.
 
     Full knowledge and least work read the exact costs from the stage, not from their oracle. The same stage and
     parameters give the same outcome. `tests/unit/test_queueing.py` holds runs against a plain event simulator.
+
+    Where a stage has several schedulers, each has a grouping like this of its own and knows what it has sent itself.
+    Full knowledge and least work know everything. `refresh_ms` is how often the load-aware shuffle is told the queues.
     """
     if grouping.instances != stage.instances:
         raise InvalidParameter(
             f"a grouping for {grouping.instances} instances cannot serve a stage of {stage.instances}: make it for as many"
         )
-    work = stage.work
+    work, sources, schedulers = stage.work, stage.sources, stage.schedulers
     messages = 0
     if isinstance(grouping, RoundRobin | RandomChoice):
-        chosen = type(grouping)(**_parameters(grouping)).route(stage.keys, 0.0)
+        chosen = _routed(stage, [_like(grouping) for _ in range(schedulers)])
         ends_ms = kernels.assigned(work, chosen)
     elif isinstance(grouping, LeastWork):
-        chosen, ends_ms = kernels.least_work(work)
+        chosen, ends_ms = kernels.least_work(work, grouping.warm_up)
     elif isinstance(grouping, FullKnowledge):
-        chosen, ends_ms = kernels.full_knowledge(work)
-    elif isinstance(grouping, TwoChoices):
-        candidates = TwoChoices(grouping.instances, seed=grouping.seed).candidates(stage.keys.size)
-        chosen, ends_ms, messages = kernels.shortest_queue(work, candidates)
+        chosen, ends_ms = kernels.full_knowledge(work, grouping.warm_up)
     elif isinstance(grouping, ShortestQueue):
-        chosen, ends_ms, messages = kernels.shortest_queue(work, grouping.candidates(1))
+        fresh = TwoChoices(grouping.instances, seed=grouping.seed) if isinstance(grouping, TwoChoices) else grouping
+        candidates = fresh.candidates(stage.keys.size if isinstance(fresh, TwoChoices) else 1)
+        chosen, ends_ms, messages = kernels.shortest_queue(work, candidates, sources, schedulers)
+    elif isinstance(grouping, LeastLoadedChannels):
+        chosen, ends_ms, messages = kernels.next_channels(work, grouping.look, sources, schedulers)
+    elif isinstance(grouping, LoadAwareShuffle):
+        chosen, ends_ms, messages = _load_aware(stage, grouping, refresh_ms)
     elif isinstance(grouping, POSG):
         options = posg_runs.Options(
             grouping.sketch.columns, grouping.window, grouping.tolerance, grouping.patience, *grouping.reading
         )
-        chosen, ends_ms, marks, came = posg_runs.run(work, grouping.places(stage.keys), options)
-        messages, left, first_run = (int(marks[at]) for at in (posg_runs.MESSAGES, posg_runs.LEFT, posg_runs.FIRST_RUN))
+        chosen, ends_ms, marks, came = posg_runs.run(work, grouping.places(stage.keys), sources, schedulers, options)
+        left, first_run = (int(marks[:, at].max()) for at in (posg_runs.LEFT, posg_runs.FIRST_RUN))
+        messages = int(marks[:, posg_runs.MESSAGES].sum())
         return Outcome(grouping.name, chosen, ends_ms - work.arrivals_ms, messages, left, first_run, came)
     elif isinstance(grouping, VirtualFinish):
         chosen, ends_ms, said = virtual_finish_runs.run(
-            work, stage.keys, grouping.places(stage.keys), grouping.shape, grouping.latency_ms, grouping.options
+            work,
+            stage.keys,
+            grouping.places(stage.keys),
+            sources,
+            grouping.shape,
+            grouping.latency_ms,
+            grouping.options._replace(schedulers=schedulers),
         )
         messages = int(said.sum())
     else:
@@ -170,10 +194,57 @@ def run(stage: Stage, grouping: ShuffleGrouping) -> Outcome:
     return Outcome(grouping.name, chosen, ends_ms - work.arrivals_ms, messages)
 
 
-def _parameters(grouping: RoundRobin | RandomChoice) -> dict[str, int]:
-    """What a new one is made with."""
-    seeded = {"seed": grouping.seed} if isinstance(grouping, RandomChoice) else {}
-    return {"instances": grouping.instances, **seeded}
+def _like(grouping: RoundRobin | RandomChoice) -> RoundRobin | RandomChoice:
+    """A new one with the same parameters."""
+    if isinstance(grouping, RandomChoice):
+        return RandomChoice(grouping.instances, seed=grouping.seed)
+    return RoundRobin(grouping.instances)
+
+
+def _routed(stage: Stage, schedulers: Sequence[ShuffleGrouping], start: int = 0, stop: int | None = None) -> I32:
+    """Each scheduler routes its own tuples, of those from `start` to `stop`."""
+    keys, sources = stage.keys[start:stop], stage.sources[start:stop]
+    if len(schedulers) == 1:
+        return schedulers[0].route(keys, 0.0)
+    chosen = np.empty(keys.size, np.int32)
+    for at, scheduler in enumerate(schedulers):
+        chosen[sources == at] = scheduler.route(keys[sources == at], 0.0)
+    return chosen
+
+
+def _load_aware(stage: Stage, grouping: LoadAwareShuffle, refresh_ms: float) -> tuple[I32, F64, int]:
+    """Between two refreshes of its weights a load-aware shuffle reacts to nothing, so whole spans are routed at once.
+
+    At the first arrival `refresh_ms` or more after the last refresh every scheduler is told how many tuples each
+    instance has been sent and has not ended.
+    """
+    if not 0.0 < refresh_ms < np.inf:
+        raise InvalidParameter(f"refresh_ms must be above 0 and finite, got {refresh_ms}")
+    arrivals_ms, k = stage.work.arrivals_ms, stage.instances
+    schedulers = [
+        LoadAwareShuffle(k, queue_capacity=grouping.queue_capacity, seed=grouping.seed + at) for at in range(stage.schedulers)
+    ]
+    chosen, ends_ms, free_ms = np.empty(arrivals_ms.size, np.int32), np.empty(arrivals_ms.size), np.zeros(k)
+    start, messages = 0, 0
+    while start < arrivals_ms.size:
+        stop = max(start + 1, int(np.searchsorted(arrivals_ms, arrivals_ms[start] + refresh_ms)))
+        stop = min(stop, arrivals_ms.size)
+        chosen[start:stop] = _routed(stage, schedulers, start, stop)
+        kernels.assigned_part(stage.work, chosen, start, stop, free_ms, ends_ms)
+        if stop < arrivals_ms.size:
+            queued = np.bincount(chosen[:stop][ends_ms[:stop] > arrivals_ms[stop]], minlength=k)
+            for scheduler in schedulers:
+                scheduler.observe(queued)
+            messages += k * len(schedulers)
+        start = stop
+    return chosen, ends_ms, messages
+
+
+def _checked_sources(sources: ArrayLike, tuples: int) -> I32:
+    at = np.asarray(sources)
+    if at.shape != (tuples,) or at.dtype.kind not in "iu" or not 0 <= at.min() <= at.max() < MAX_INSTANCES:
+        raise InvalidParameter(f"sources must be {tuples} whole numbers from 0 on, the scheduler of each tuple")
+    return np.require(at, np.int32, WRITABLE)
 
 
 def _finite(values: ArrayLike, name: str) -> F64:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from evenly.grouping.shuffle.full_knowledge import FullKnowledge
-from evenly.kernels import queueing as kernels
 from evenly.kernels.types import I32
 from evenly.sketches.hashing import Keys
 
@@ -11,9 +10,9 @@ from evenly.sketches.hashing import Keys
 class LeastWork(FullKnowledge):
     """Each tuple to the instance that will have done all its work first, the lowest of equals.
 
-    An instance is never left idle while another has a tuple waiting. `tests/unit/test_queueing.py` proves it.
+    After its warm-up an instance is never left idle while another has a tuple waiting. `tests/unit/test_queueing.py` proves it.
 
-    Parameters: `instances`; `cost_ms` tells the exact cost of tuples.
+    Parameters: `instances`; `cost_ms` tells the exact cost of tuples; `warm_up`, as for full knowledge.
 
     >>> LeastWork(2, cost_ms=lambda keys: [5.0] * len(keys)).route("abc", 0.0).tolist()
     [0, 1, 0]
@@ -23,4 +22,4 @@ class LeastWork(FullKnowledge):
 
     def route(self, keys: Keys, now_s: float) -> I32:
         """The instance of every tuple."""
-        return kernels.to_least_work(self._costs(keys), now_s * 1e3, self._done_ms)
+        return self._to_least(keys, now_s * 1e3)

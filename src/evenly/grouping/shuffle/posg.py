@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import Enum
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from evenly.errors import InvalidCost, InvalidParameter
 from evenly.grouping.base import checked_instances, checked_whole
 from evenly.grouping.shuffle.posg_messages import Matrices, SyncReply, SyncRequest
+from evenly.grouping.shuffle.times import checked_times
 from evenly.kernels import posg as kernels
 from evenly.kernels.types import F64, I32, U64
 from evenly.sketches.count_min import CostSketch
@@ -228,21 +231,33 @@ class POSGInstance:
         return self._sketch.memory_bytes + self._snapshot.nbytes
 
     def execute(
-        self, keys: Keys, cost_ms: float, ended_ms: float, request: SyncRequest | None = None
+        self, keys: Keys, costs_ms: ArrayLike, ended_ms: ArrayLike, requests: Sequence[tuple[int, SyncRequest]] = ()
     ) -> list[SyncReply | Matrices]:
-        """Take in one tuple (`keys` has one) that has been executed, with the request that it carried."""
-        if not (0.0 <= cost_ms < np.inf and np.isfinite(ended_ms)):
-            raise InvalidCost(
-                f"a tuple that cost {cost_ms} ms and ended at {ended_ms} ms: both must be finite, and no cost negative"
-            )
-        self._sketch.update(keys, [cost_ms])
-        self.executed += 1
-        self.work_ms = ended_ms if self._reading.clock else self.work_ms + cost_ms
+        """Take in tuples that have been executed, in that order, each with its cost and its end.
+
+        `requests` are those that some of them carried, each with its tuple's place, in the order of places: just what
+        `POSG.requests` has for the tuples of one `route`. Many tuples in one call are the same as one after the other:
+        `tests/property/test_posg.py` proves it.
+        """
+        ids = key_ids(keys)
+        costs, ends = checked_times(costs_ms, ids.size, "cost"), checked_times(ended_ms, ids.size, "end")
+        if (costs < 0.0).any():
+            raise InvalidCost(f"a cost must be finite and at least 0 ms, got {costs.min()}")
         said: list[SyncReply | Matrices] = []
-        if request is not None:
-            said.append(SyncReply(self.index, request.epoch, self.work_ms - request.sent_ms))
-        if self.executed % self._window == 0:
-            said.extend(self._end_window())
+        asked = dict(requests)
+        at = 0
+        while at < ids.size:
+            stop = min(ids.size, at + self._window - self.executed % self._window)
+            stop = min((place + 1 for place in asked if at <= place < stop), default=stop)
+            self._sketch.update(ids[at:stop], costs[at:stop])
+            self.executed += stop - at
+            self.work_ms = float(ends[stop - 1] if self._reading.clock else self.work_ms + costs[at:stop].sum())
+            at = stop
+            if at - 1 in asked:
+                request = asked[at - 1]
+                said.append(SyncReply(self.index, request.epoch, self.work_ms - request.sent_ms))
+            if self.executed % self._window == 0:
+                said.extend(self._end_window())
         return said
 
     def _end_window(self) -> list[Matrices]:

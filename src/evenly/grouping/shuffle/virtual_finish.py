@@ -9,12 +9,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from evenly.errors import InvalidCost, InvalidParameter
-from evenly.grouping.base import checked_instances, checked_queues, checked_whole
+from evenly.grouping.base import MAX_INSTANCES, checked_instances, checked_queues, checked_whole
+from evenly.grouping.shuffle.times import checked_times
 from evenly.kernels import posg as matrices_kernels
 from evenly.kernels import virtual_finish as kernels
+from evenly.kernels import virtual_finish_instances as sides
 from evenly.kernels.types import F64, I32, U64
 from evenly.sketches.count_min import CostSketch
-from evenly.sketches.hashing import Keys, key_ids
+from evenly.sketches.hashing import WRITABLE, Keys, key_ids
 
 WAYS = 6
 WORDS = 4
@@ -23,18 +25,27 @@ WORDS = 4
 
 @dataclass(frozen=True, eq=False)
 class Correction:
-    """An instance is off what was predicted: all corrections it ever made, summed, so that a lost one is made up for."""
+    """An instance is off what was predicted: all corrections it ever made, summed, so that a lost one is made up for.
+
+    `sequence` numbers what an instance says. It must be delivered to `scheduler`.
+    """
 
     instance: int
-    sums: F64
+    sequence: int
+    corrected_ms: float
+    scheduler: int = 0
 
 
 @dataclass(frozen=True, eq=False)
 class Report:
-    """What an instance has learnt: its heavy keys (or its matrices), its totals, and a correction."""
+    """What an instance has learnt: its heavy keys (or its matrices), its totals, and a correction for each scheduler.
+
+    It must be delivered to all schedulers.
+    """
 
     instance: int
     sums: F64
+    corrected_ms: F64
     keys: U64
     table: F64
     cells: F64
@@ -51,12 +62,17 @@ class VirtualFinish:
     - a tuple carries its predicted end, and its instance answers only if that is off by more than `theta` mean
       execution times (None: never);
     - an instance that is surely slower or faster than the others has a factor (`speeds`);
-    - the time that tuples need to reach each instance counts as well (`latency_ms`);
+    - the time that tuples need to reach each instance counts as well (`latency_ms`), the more the fewer instances are
+      busy: to spare one tuple a long way is no gain if many then wait longer. Worth giving from about ten mean execution
+      times on; a shorter way is lost in what estimates are off by;
     - costs are kept for the most frequent keys, and as a mean for the rest, in as much memory as the paper's matrices
       (`estimator="table"`), or in those (`"matrices"`).
 
     Whatever messages are lost, late, doubled or out of order, and whichever instance never reports, every tuple has
     an instance: there is no state that awaits a message. `tests/property/test_posg.py` proves it with seeded faults.
+
+    Where the stream arrives in parts at several `schedulers`, each is one of these with another `index`. It sees its own
+    tuples, expects that the others send about as many, evenly, and is corrected where they do not.
 
     Parameters besides: `rows` and `columns`, the matrices whose memory is used; `seed` of their hashes.
 
@@ -78,6 +94,8 @@ class VirtualFinish:
         speeds: bool = True,
         floored: bool = True,
         latency_ms: ArrayLike | None = None,
+        schedulers: int = 1,
+        index: int = 0,
         rows: int = 4,
         columns: int = 54,
         seed: int = 0,
@@ -94,7 +112,7 @@ class VirtualFinish:
         self.estimator = estimator
         far = np.zeros(self.instances) if latency_ms is None else latency_ms
         self.latency_ms = checked_queues(far, self.instances, "latency_ms")
-        self.options = kernels.Options(
+        self.options = sides.Options(
             np.inf if theta is None else float(theta),
             checked_whole(window, "window", 1, 2**53),
             checked_whole(first_report, "first_report", 1, 2**53),
@@ -104,8 +122,11 @@ class VirtualFinish:
             pooled,
             speeds,
             floored,
+            checked_whole(schedulers, "schedulers", 1, MAX_INSTANCES),
+            bool((self.latency_ms > 0.0).any()),
         )
-        self._state = kernels.new_scheduler(*self.shape, self.latency_ms, self.options)
+        self.index = checked_whole(index, "index", 0, schedulers - 1)
+        self._state = kernels.one_of(kernels.new_schedulers(1, *self.shape, self.latency_ms, self.options), 0)
         self._now_ms = -np.inf
         self.tickets = np.zeros((0, 3))
         """What must travel with each tuple of the last `route`."""
@@ -151,46 +172,80 @@ class VirtualFinish:
         """Take in what an instance says, in any order and any number of times."""
         if not 0 <= message.instance < self.instances:
             raise InvalidParameter(f"there is no instance {message.instance}: there are {self.instances}, from 0 on")
-        if not np.isfinite(message.sums).all():
-            raise InvalidCost(f"instance {message.instance} sent sums that are not finite: {message.sums}")
-        if isinstance(message, Report):
-            kernels.take_report(
-                self._state, message.instance, message.keys, message.table, message.cells, message.sums, self.options
+        if isinstance(message, Correction):
+            if not np.isfinite(message.corrected_ms):
+                raise InvalidCost(f"instance {message.instance} sent a correction of {message.corrected_ms} ms")
+            kernels.correct(self._state, message.instance, float(message.sequence), message.corrected_ms)
+            return
+        if message.corrected_ms.size != self.options.schedulers:
+            raise InvalidParameter(
+                f"a report to {message.corrected_ms.size} schedulers came to one of {self.options.schedulers}: make all alike"
             )
-        else:
-            kernels.correct(self._state, message.instance, message.sums)
+        if not (np.isfinite(message.sums).all() and np.isfinite(message.corrected_ms).all()):
+            raise InvalidCost(f"instance {message.instance} sent sums that are not finite: {message.sums}")
+        corrected_ms = float(message.corrected_ms[self.index])
+        kernels.take_report(
+            self._state,
+            message.instance,
+            message.keys,
+            message.table,
+            message.cells,
+            message.sums,
+            corrected_ms,
+            self.options,
+        )
 
 
 class VirtualFinishInstance:
     """What runs beside an instance: learns what its tuples cost, and speaks when it has something to say.
 
-    Made by `VirtualFinish.instance`.
+    Made by `VirtualFinish.instance`. Many tuples in one call are the same as one after the other:
+    `tests/property/test_posg.py` proves it.
     """
 
     def __init__(self, index: int, scheduler: VirtualFinish) -> None:
         self.index = index
         self._scheduler_places = scheduler.places
         self._options = scheduler.options
-        self._state = kernels.new_instances(1, *scheduler.shape, scheduler.options.first_report)
+        self._state = sides.new_instances(1, *scheduler.shape, scheduler.options.first_report, scheduler.options.schedulers)
 
     @property
     def memory_bytes(self) -> int:
         used = self._state.pairs if self._options.matrices else self._state.table
         return used.nbytes + self._state.sums.nbytes + (0 if self._options.matrices else self._state.keys.nbytes)
 
-    def execute(self, keys: Keys, cost_ms: float, ended_ms: float, ticket: F64) -> Correction | Report | None:
-        """Take in one tuple (`keys` has one) that has been executed, with its ticket; what it gives must be delivered."""
-        if not (0.0 <= cost_ms < np.inf and np.isfinite(ended_ms)):
-            raise InvalidCost(f"cost {cost_ms} ms, end {ended_ms} ms: both must be finite, and no cost negative")
+    def execute(
+        self, keys: Keys, costs_ms: ArrayLike, ended_ms: ArrayLike, tickets: F64, sources: ArrayLike = 0
+    ) -> list[Correction | Report]:
+        """Take in tuples that have been executed, in that order; what it gives must be delivered.
+
+        `costs_ms` and `ended_ms` have a number for each tuple, `tickets` the row that came with it, and `sources` the
+        scheduler that sent it.
+        """
         ids = key_ids(keys)
-        tickets = np.array(ticket, np.float64)[None, :]
+        costs, ends = (checked_times(values, ids.size, name) for values, name in ((costs_ms, "cost"), (ended_ms, "end")))
+        if (costs < 0.0).any():
+            raise InvalidCost(f"a cost must be finite and at least 0 ms, got {costs.min()}")
+        carried = np.require(np.reshape(tickets, (-1, 3)), np.float64, WRITABLE)
+        senders = np.require(np.broadcast_to(np.asarray(sources, np.int32), ids.shape), np.int32, WRITABLE)
+        if carried.shape[0] != ids.size:
+            raise InvalidParameter(f"{ids.size} tuples came with {carried.shape[0]} tickets: one must come with each")
+        if ids.size and not 0 <= senders.min() <= senders.max() < self._options.schedulers:
+            raise InvalidParameter(f"there is no scheduler {senders.max()}: there are {self._options.schedulers}, from 0 on")
         places = self._scheduler_places(ids)
-        kind = kernels.execute(self._state, 0, ids[0], places, float(cost_ms), float(ended_ms), tickets, self._options)
-        if kind == kernels.NOTHING:
-            return None
-        sums = self._state.sums[0].copy()
-        if kind == kernels.CORRECTION:
-            return Correction(self.index, sums)
-        said = Report(self.index, sums, *(part[0].copy() for part in self._state[:3]))
-        kernels.forget_half(self._state, 0, self._options)
+        said: list[Correction | Report] = []
+        at = 0
+        while at < ids.size:
+            at, kind = sides.execute(self._state, 0, ids, places, costs, ends, carried, senders, at, self._options)
+            if kind != sides.NOTHING:
+                said.append(self._say(kind, int(senders[at])))
+            at += 1
+        return said
+
+    def _say(self, kind: int, source: int) -> Correction | Report:
+        sums, corrected = self._state.sums[0].copy(), self._state.corrected[0].copy()
+        if kind == sides.CORRECTION:
+            return Correction(self.index, int(sums[sides.SEQUENCE]), float(corrected[source]), source)
+        said = Report(self.index, sums, corrected, *(part[0].copy() for part in self._state[:3]))
+        sides.forget_half(self._state, 0, self._options)
         return said

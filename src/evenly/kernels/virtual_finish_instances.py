@@ -1,0 +1,173 @@
+"""Kernels of the instances' side of the default shuffle scheduler: heavy-hitter tables, and corrections by event.
+
+An instance keeps what its most frequent keys cost in a table of `sets` x `ways` entries. A key belongs to one set; in
+its set the rule is Space Saving's: a newcomer takes the place, and the count, of the least frequent.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from evenly.kernels.compile import compiled, inlined
+from evenly.kernels.posg import add
+from evenly.kernels.types import F64, I32, U64
+
+COUNT, SEEN, COST = 0, 1, 2
+"""Of a table's entry: the count it competes with, the tuples of its key seen, their cost."""
+
+EXECUTED, NEXT_REPORT, TUPLES, TOTAL, ACTUAL, PREDICTED, SPREAD, SEQUENCE, ENDED = range(9)
+"""Of an instance's sums: tuples executed, at how many it reports, tuples and cost it remembers, cost and predicted cost
+of those with a ticket and the squares of their differences, messages sent, the last end."""
+
+END, APPLIED, BASE = 0, 1, 2
+"""Of a ticket, which a tuple carries: its predicted end, the corrections in it, its predicted cost at speed 1."""
+
+NOTHING, CORRECTION, REPORT = 0, 1, 2
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_32 = np.uint64(32)
+
+
+class Options(NamedTuple):
+    """The switches: see `evenly.grouping.shuffle.virtual_finish`."""
+
+    theta: float
+    window: int
+    first_report: int
+    ways: int
+    sets: int
+    matrices: bool
+    pooled: bool
+    speeds: bool
+    floored: bool
+    schedulers: int
+    far: bool
+
+
+class Instances(NamedTuple):
+    """What instances hold, one row each. `pairs` is used if `matrices` is on, `keys` and `table` if not.
+
+    `corrected[i, q]` is the sum of all corrections that instance i ever sent to scheduler q.
+    """
+
+    keys: U64
+    table: F64
+    pairs: F64
+    sums: F64
+    corrected: F64
+
+
+@compiled
+def new_instances(count: int, entries: int, rows: int, columns: int, first_report: int, schedulers: int) -> Instances:
+    """Instances that have executed nothing."""
+    sums = np.zeros((count, 9))
+    sums[:, NEXT_REPORT] = first_report
+    return Instances(
+        np.zeros((count, entries), np.uint64),
+        np.zeros((count, entries, 3)),
+        np.zeros((count, rows, columns, 2)),
+        sums,
+        np.zeros((count, schedulers)),
+    )
+
+
+@inlined
+def mixed(key: np.uint64) -> np.uint64:
+    return ((key ^ (key >> _32)) * _GOLDEN) >> _32
+
+
+@inlined
+def first_place(key: np.uint64, options: Options) -> np.uint64:
+    """The first of the places in a table where a key may be."""
+    return np.uint64(options.ways) * ((mixed(key) * np.uint64(options.sets)) >> _32)
+
+
+@inlined
+def allowed_error(options: Options) -> float:
+    """By how many mean execution times an end may be off: of s schedulers each knows a part of what is sent, so more is."""
+    return float(options.theta * np.sqrt(options.schedulers))
+
+
+@compiled
+def execute(  # noqa: C901, PLR0912 - one loop, because a call that takes arrays costs more than what it does here
+    instances: Instances,
+    i: int,
+    keys: U64,
+    places: I32 | None,
+    costs_ms: F64,
+    ends_ms: F64,
+    tickets: F64,
+    sources: I32,
+    start: int,
+    options: Options,
+) -> tuple[int, int]:
+    """Learn from tuples and judge their ends, from `start` on: the first that leads to a message, and its kind.
+
+    The kind is a CORRECTION, or a REPORT (which corrects as well); if there is NOTHING to say, the first is their number.
+    `tickets[j, END]` is NaN for a tuple sent before anything was known; `sources[j]` is the scheduler that sent it.
+    `evenly.kernels.virtual_finish_runs` does the same for all instances at once.
+    """
+    table_keys, table, pairs, sums, corrected = instances
+    own_keys, own_table, own = table_keys[i], table[i], sums[i]
+    allowed = allowed_error(options)
+    executed, tuples, total = own[EXECUTED], own[TUPLES], own[TOTAL]
+    actual, predicted, spread = own[ACTUAL], own[PREDICTED], own[SPREAD]
+    at, kind = keys.size, NOTHING
+    for j in range(start, keys.size):
+        cost_ms = costs_ms[j]
+        if places is None:
+            key = keys[j]
+            first = first_place(key, options)
+            least, fewest = first, np.inf
+            for way in range(options.ways):
+                place = first + np.uint64(way)
+                if own_keys[place] == key:
+                    least = place
+                    break
+                if own_table[place, COUNT] < fewest:
+                    least, fewest = place, own_table[place, COUNT]
+            if own_keys[least] != key:
+                own_keys[least] = key
+                own_table[least, SEEN] = 0.0
+                own_table[least, COST] = 0.0
+            own_table[least, COUNT] += 1.0
+            own_table[least, SEEN] += 1.0
+            own_table[least, COST] += cost_ms
+        else:
+            add(pairs, i, places, j, cost_ms)
+        executed += 1.0
+        tuples += 1.0
+        total += cost_ms
+        error_ms = 0.0
+        if not np.isnan(tickets[j, END]):
+            actual += cost_ms
+            predicted += tickets[j, BASE]
+            spread += (cost_ms - tickets[j, BASE]) ** 2
+            error_ms = ends_ms[j] - (tickets[j, END] + corrected[i, sources[j]] - tickets[j, APPLIED])
+        report = executed >= own[NEXT_REPORT]
+        if report or abs(error_ms) * tuples > allowed * total:
+            if options.theta < np.inf:
+                corrected[i, sources[j]] += error_ms
+            at, kind = j, REPORT if report else CORRECTION
+            break
+    if start < keys.size:
+        own[ENDED] = ends_ms[min(at, keys.size - 1)]
+    own[EXECUTED], own[TUPLES], own[TOTAL] = executed, tuples, total
+    own[ACTUAL], own[PREDICTED], own[SPREAD] = actual, predicted, spread
+    if kind != NOTHING:
+        own[SEQUENCE] += 1.0
+    if kind == REPORT:
+        own[NEXT_REPORT] += min(own[NEXT_REPORT], options.window)
+    return at, kind
+
+
+@compiled
+def forget_half(instances: Instances, i: int, options: Options) -> None:
+    """After a report of a full window the past weighs half as much."""
+    if instances.sums[i, TUPLES] >= options.window:
+        instances.table[i] *= 0.5
+        instances.pairs[i] *= 0.5
+        for at in (TUPLES, TOTAL, ACTUAL, PREDICTED, SPREAD):
+            instances.sums[i, at] *= 0.5
