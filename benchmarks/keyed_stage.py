@@ -298,7 +298,9 @@ def main() -> None:
             if turn == 0:
                 list(measure_all(spark, Stream(spark, name, keys, 2_000), instances, 1))
             print(f"measuring {name} at {instances} instances", file=sys.stderr)
-            results += measure_all(spark, stream, instances, options.rounds)
+            measured = list(measure_all(spark, stream, instances, options.rounds))
+            print("  " + ", ".join(f"{row['series']} {row['ratio']:.2f}" for row in measured), file=sys.stderr)
+            results += measured
             stream.df.unpersist()
         spark.stop()
     if options.json:

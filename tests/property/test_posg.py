@@ -267,6 +267,7 @@ def test_posg_is_never_stuck_whatever_happens_to_messages(seed, reading, k, sile
     assert np.isfinite(scheduler.sent_ms).all()
 
 
+@example(1219, {"pooled": False, "estimator": "table", "first_report": 4, "theta": 0.0, "speeds": False, "floored": True}, 4, 1)
 @given(SEEDS, SWITCHES, st.integers(1, 4), st.integers(-1, 3))
 def test_the_default_scheduler_always_has_an_instance_whatever_happens_to_messages(seed, switches, k, silent):
     scheduler = VirtualFinish(k, **{**switches, "latency_ms": None}, rows=2, columns=12, window=8)

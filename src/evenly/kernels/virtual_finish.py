@@ -69,7 +69,8 @@ def new_schedulers(count: int, entries: int, rows: int, columns: int, latency_ms
     k = latency_ms.size
     kept = 1 if options.pooled else k
     size = 4
-    while size < 2 * entries * (k if options.pooled else 1):
+    # An instance that has not reported is estimated by all that have, so even its own index may hold the keys of all.
+    while size < 2 * entries * k:
         size *= 2
     if options.matrices:
         size = 1
