@@ -57,7 +57,7 @@ def by_key(
         mapping = learn_mapping(
             df if fit_on is None else fit_on, key=names, instances=instances, tolerance_pct=tolerance_pct, seed=seed
         )
-    _check_mapping(mapping, names, instances)
+    check_mapping(mapping, names, instances)
     _check_types(mapping, type_names(df, names))
     if df.isStreaming:
         return _streaming(df, mapping, names, slot)
@@ -93,7 +93,7 @@ def free_name(wanted: str, taken: list[str]) -> str:
     return wanted
 
 
-def _check_mapping(mapping: Mapping, names: tuple[str, ...], instances: int) -> None:
+def check_mapping(mapping: Mapping, names: tuple[str, ...], instances: int) -> None:
     if mapping.ids != "xxhash64":
         raise InvalidParameter(
             "this mapping was not learnt on Spark, so its ids are not those of Spark's keys: use learn_mapping(df, ...)"

@@ -104,7 +104,7 @@ def _routed(
 def _routed_by(mapping: Mapping, values: Callable[[int], I32]) -> Column:
     value_of = values(mapping.instances)
     bucket = F.pmod(_step("id"), _long(mapping.buckets.size)).cast("int")
-    routed = _array(value_of[mapping.buckets], "int")[bucket]
+    routed = array_literal(value_of[mapping.buckets], "int")[bucket]
     return _heavy_or(routed, mapping, value_of) if mapping.heavy_keys.size else routed
 
 
@@ -130,8 +130,8 @@ def _heavy_or(otherwise: Column, mapping: Mapping, value_of: I32) -> Column:
         (second, F.shiftrightunsigned(identity, 64 - bits).cast("int")),
         (first, _low(identity, first.size - 1).cast("int")),
     ):
-        known = _array(in_places(table, mapping.heavy_keys).view(np.int64), "bigint")
-        routed = F.when(known[place] == identity, _array(in_places(table, values), "int")[place]).otherwise(routed)
+        known = array_literal(in_places(table, mapping.heavy_keys).view(np.int64), "bigint")
+        routed = F.when(known[place] == identity, array_literal(in_places(table, values), "int")[place]).otherwise(routed)
     return routed
 
 
@@ -149,7 +149,8 @@ def _long(value: int) -> Column:
     return F.lit(value).cast("bigint")
 
 
-def _array(values: NDArray[np.int32] | NDArray[np.int64], kind: str) -> Column:
+def array_literal(values: NDArray[np.int32] | NDArray[np.int64], kind: str) -> Column:
+    """A table as one constant column, whatever its length."""
     return F.split(F.lit(",".join(map(str, values.tolist()))), ",").cast(f"array<{kind}>")
 
 

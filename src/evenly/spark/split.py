@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -19,10 +18,10 @@ from evenly.grouping.base import checked_instances
 from evenly.grouping.mapping import Mapping
 from evenly.grouping.splitting.hot_keys import split_hot_keys
 from evenly.grouping.splitting.planned import SplitMapping, Way
-from evenly.spark.by_key import _check_mapping
+from evenly.spark.by_key import check_mapping
 from evenly.spark.keys import Key, key_names
 from evenly.spark.learning import learn_mapping
-from evenly.spark.placement import INSTANCE, with_instance
+from evenly.spark.placement import INSTANCE, array_literal, with_instance
 
 POSITION = "position"
 NUMBER = "__evenlysplit_number"
@@ -88,7 +87,7 @@ def planned_split(
         learnt_on = df if fit_on is None else fit_on
         mapping = learn_mapping(learnt_on, key=names, instances=instances, tolerance_pct=tolerance_pct, seed=seed)
     planned = mapping if isinstance(mapping, SplitMapping) else split_hot_keys(mapping, way=way)
-    _check_mapping(planned.light, names, instances)
+    check_mapping(planned.light, names, instances)
     return names, planned
 
 
@@ -109,11 +108,13 @@ def placed_by_part(
         steps = steps.withColumn(_SPREAD, F.monotonically_increasing_id())
         spread = F.xxhash64(_SPREAD)
     steps = steps.withColumn(_SPREAD, F.when(is_split, spread))
-    parts_of_key = _table(sizes, "bigint")[F.col(NUMBER)]
-    place = _table(starts, "int")[F.col(NUMBER)] + F.pmod(F.col(_SPREAD), parts_of_key).cast("int")
+    parts_of_key = array_literal(sizes, "bigint")[F.col(NUMBER)]
+    place = array_literal(starts, "int")[F.col(NUMBER)] + F.pmod(F.col(_SPREAD), parts_of_key).cast("int")
     steps = steps.withColumn(_PLACE, F.when(is_split, place))
-    here = F.shiftrightunsigned(F.col(_SPREAD), 33) < _table(cuts, "bigint")[F.col(_PLACE)]
-    drawn = F.when(here, _table(mapping.parts, "int")[F.col(_PLACE)]).otherwise(_table(others, "int")[F.col(_PLACE)])
+    here = F.shiftrightunsigned(F.col(_SPREAD), 33) < array_literal(cuts, "bigint")[F.col(_PLACE)]
+    drawn = F.when(here, array_literal(mapping.parts, "int")[F.col(_PLACE)]).otherwise(
+        array_literal(others, "int")[F.col(_PLACE)]
+    )
     steps = steps.withColumn(INSTANCE, F.when(is_split, drawn).otherwise(F.col(INSTANCE)))
     return steps.drop(_SPREAD, _PLACE).repartitionById(mapping.instances, INSTANCE)
 
@@ -166,7 +167,3 @@ def _numbering(mapping: SplitMapping) -> Mapping:
         heavy_weights=np.ones(count),
         ids=mapping.ids,
     )
-
-
-def _table(values: NDArray[np.int32] | NDArray[np.int64], kind: str) -> Column:
-    return F.split(F.lit(",".join(map(str, values.tolist()))), ",").cast(f"array<{kind}>")
