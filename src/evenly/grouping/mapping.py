@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,8 +10,9 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from evenly.errors import DamagedData, InvalidParameter, NewerFormat
+from evenly.errors import DamagedData, InvalidParameter
 from evenly.files import write_whole
+from evenly.grouping.saved import checksum, opened, sealed
 from evenly.grouping.two_choices import in_places, two_choice_tables
 from evenly.kernels import routing
 from evenly.kernels.types import F64, I32, U64
@@ -126,12 +125,10 @@ class Mapping:
         return isinstance(other, Mapping) and self._content() == other._content()
 
     def __hash__(self) -> int:
-        return hash(_checksum(self._content()))
+        return hash(checksum(self._content()))
 
     def _content(self) -> dict[str, Any]:
         return {
-            "format": FORMAT,
-            "format_version": FORMAT_VERSION,
             "version": self.version,
             "grouping": self.grouping,
             "instances": self.instances,
@@ -150,25 +147,12 @@ class Mapping:
 
     def to_json(self) -> str:
         """The mapping as one JSON object with a checksum."""
-        content = self._content()
-        return json.dumps({**content, "checksum": _checksum(content)})
+        return sealed(self._content(), kind=FORMAT, version=FORMAT_VERSION)
 
     @classmethod
     def from_json(cls, text: str | bytes, *, source: str = "this text") -> Self:
         """The mapping that `to_json` was called on. Anything else is refused."""
-        try:
-            content = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise DamagedData(f"{source} is not a saved mapping, or is damaged: {error}") from error
-        if not isinstance(content, dict) or content.get("format") != FORMAT:
-            raise DamagedData(f"{source} is not a saved mapping: it has no format {FORMAT!r}")
-        version = content.get("format_version")
-        if isinstance(version, int) and version > FORMAT_VERSION:
-            raise NewerFormat(
-                f"{source} was saved in format version {version}, and this release reads up to {FORMAT_VERSION}: upgrade evenly"
-            )
-        if content.pop("checksum", None) != _checksum(content):
-            raise DamagedData(f"{source} is damaged: its checksum does not fit. Fit and save the mapping again")
+        content = opened(text, kind=FORMAT, version=FORMAT_VERSION, what="mapping", source=source)
         try:
             return cls(
                 instances=content["instances"],
@@ -197,8 +181,3 @@ class Mapping:
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read a mapping that `save` wrote."""
         return cls.from_json(Path(path).read_bytes(), source=str(path))
-
-
-def _checksum(content: dict[str, Any]) -> str:
-    canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(canonical.encode()).hexdigest()
