@@ -32,6 +32,7 @@ COLOURS: Mapping[str, str] = {
 }
 _YARDSTICK = "o-apx"
 """Drawn broad and pale, because good groupings lie on it."""
+_MOST_TICKS = 8
 _OTHERS = ("#5b7fa6", "#8a5a9e", "#d9a441", "#7c8f3f", "#b0566b", "#3f8f8a", "#c49bd3", "#8c6d4f")
 
 
@@ -135,13 +136,14 @@ def _draw(panels: Sequence[Panel], columns: int) -> Canvas:
     width = 8.2 if columns == 1 else 5.0 * columns
     canvas = Canvas(figsize=(width, 3.6 * rows), layout="constrained")
     axes = canvas.subplots(rows, columns, squeeze=False).ravel()
+    colours = _colours([name for panel in panels for name in _names(panel)])
     for place, panel in zip(axes, panels, strict=False):
         place.set_title(panel.title, fontsize=10.5)
         place.set_xlabel(panel.x_label)
         if isinstance(panel, Curves):
-            _draw_curves(place, panel)
+            _draw_curves(place, panel, colours)
         elif isinstance(panel, Bars):
-            _draw_bars(place, panel)
+            _draw_bars(place, panel, colours)
         else:
             _draw_heat_map(canvas, place, panel)
     for place in axes[len(panels) :]:
@@ -149,14 +151,20 @@ def _draw(panels: Sequence[Panel], columns: int) -> Canvas:
     return canvas
 
 
+def _names(panel: Panel) -> list[str]:
+    if isinstance(panel, Curves):
+        return [curve.name for curve in panel.curves]
+    return list(panel.values) if isinstance(panel, Bars) else []
+
+
 def _colours(names: Sequence[str]) -> dict[str, str]:
+    """A colour for each name, the same in every panel of a figure."""
     spare = [colour for colour in _OTHERS if colour not in {COLOURS.get(name) for name in names}]
     unnamed = [name for name in dict.fromkeys(names) if name not in COLOURS]
     return {**COLOURS, **{name: spare[i % len(spare)] for i, name in enumerate(unnamed)}}
 
 
-def _draw_curves(place: Any, panel: Curves) -> None:
-    colours = _colours([curve.name for curve in panel.curves])
+def _draw_curves(place: Any, panel: Curves, colours: Mapping[str, str]) -> None:
     for curve in panel.curves:
         place.plot(
             curve.x,
@@ -172,6 +180,10 @@ def _draw_curves(place: Any, panel: Curves) -> None:
         )
     if panel.log_x:
         place.set_xscale("log")
+        measured = sorted({float(x) for curve in panel.curves for x in curve.x})
+        if len(measured) <= _MOST_TICKS:
+            place.set_xticks(measured, [f"{x:,g}" for x in measured])
+            place.minorticks_off()
     if panel.log_y:
         place.set_yscale("log")
     else:
@@ -182,8 +194,7 @@ def _draw_curves(place: Any, panel: Curves) -> None:
     place.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))
 
 
-def _draw_bars(place: Any, panel: Bars) -> None:
-    colours = _colours(list(panel.values))
+def _draw_bars(place: Any, panel: Bars, colours: Mapping[str, str]) -> None:
     for name, values in panel.values.items():
         rounded, times = np.unique(np.round(values / panel.width) * panel.width, return_counts=True)
         place.bar(rounded, times, width=panel.width * 0.85, color=colours[name], alpha=0.85, label=name)
