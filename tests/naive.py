@@ -350,3 +350,27 @@ class EventSimulation:
             elif kind == self.ARRIVE:
                 self.chosen[what], baggage[what] = decide(what, now)
                 self._push(now + self.tuple_latency[self.chosen[what]], self.REACH, self.chosen[what], what)
+
+
+def dealt_one_by_one(
+    costs: Iterable[float], loads: list[float], *, speeds: Sequence[float] | None = None, start: int = 0
+) -> list[int]:
+    """Each row in turn to the instance where it ends first, of equals to the first from `start` on; `loads` is updated."""
+    pace = list(speeds or [1.0] * len(loads))
+    turn = [(start + step) % len(loads) for step in range(len(loads))]
+    out = []
+    for cost in costs:
+        chosen = min(turn, key=lambda instance: (loads[instance] + cost) / pace[instance])
+        loads[chosen] += cost
+        out.append(chosen)
+    return out
+
+
+def list_scheduled(sizes: Iterable[float], slots: Sequence[float]) -> float:
+    """When all is done if each piece in turn is started on the slot that is free first; `slots` are their speeds."""
+    free = [(0.0, slot) for slot in range(len(slots))]
+    heapq.heapify(free)
+    for size in sizes:
+        at, slot = heapq.heappop(free)
+        heapq.heappush(free, (at + size / slots[slot], slot))
+    return max(at for at, _ in free)
