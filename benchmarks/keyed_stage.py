@@ -285,17 +285,19 @@ def main() -> None:
     parser.add_argument("--instances", default="8,16")
     parser.add_argument("--rows", type=int, default=60_000)
     parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--streams", default="", help="only streams whose name holds this")
+    parser.add_argument("--streams", default="", help="only streams whose name holds one of these, separated by commas")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     results: list[dict[str, object]] = []
     for instances in (int(text) for text in options.instances.split(",")):
         spark = local_session("evenly benchmark", slots=instances, memory="3g")
-        for turn, (name, keys) in enumerate(recorded_keys(options.folder)):
-            if options.streams not in name:
+        warm = False
+        for name, keys in recorded_keys(options.folder):
+            if not any(wanted in name for wanted in options.streams.split(",")):
                 continue
             stream = Stream(spark, name, keys, options.rows)
-            if turn == 0:
+            if not warm:
+                warm = True
                 list(measure_all(spark, Stream(spark, name, keys, 2_000), instances, 1))
             print(f"measuring {name} at {instances} instances", file=sys.stderr)
             measured = list(measure_all(spark, stream, instances, options.rounds))
