@@ -25,5 +25,5 @@ def aggregate_by_key_call(keys: Sequence[str], instances: int) -> str:
 
 
 def by_cost_call(instances: int) -> str:
-    """Rows to instances by what they cost."""
-    return f"df.transform(evenly.by_cost, instances={instances})"
+    """Rows to instances by what they cost; without cost_key Evenly finds the column that predicts it best."""
+    return f"df.transform(evenly.by_cost, function=function, schema=schema, instances={instances})"
