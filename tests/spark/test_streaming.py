@@ -382,3 +382,16 @@ def test_wrong_arguments_are_refused_with_the_remedy(spark, visits):
     with pytest.raises(InvalidParameter, match="DataStreamWriter"):
         visits.run(lambda placed: placed, mapping=by_hash())
     assert spark.conf.get("spark.sql.shuffle.partitions") == "8"
+
+
+def test_a_pipeline_that_leaves_the_window_out_is_refused_before_it_starts(visits):
+    visits.add()
+    with pytest.raises(InvalidParameter, match=r"groups by \(user, slot\).*group by 'window'"):
+        visits.run(visits.counts("user"), rows=visits.windows(), window="window", look=False)
+    with pytest.raises(InvalidParameter, match=r"groups by \(user, slot\).*group by 'window'"):
+        visits.run(
+            lambda placed: placed.dropDuplicates(["user", "slot"]).writeStream.format("noop"),
+            rows=visits.windows(),
+            window="window",
+            look=False,
+        )
