@@ -6,6 +6,7 @@ FOLDER holds the recorded streams. Three queries: a Python function with state a
 8 instances can overlap on few cores), a deduplication, which ships every row, and a count, which Spark combines before it
 ships anything, so that no placement is needed. All ways run in turn in one session, three batches each; speed is that
 of the last two. λ of rows (as shuffled), of state rows and of run time are over the partitions of the stateful stage.
+What placing and watching cost is measured with large batches of queries that do nothing else.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from recorded_keys import recorded_keys
 
 INSTANCES = 8
 BATCHES = 3
+WATCHED_ROUNDS = 3
 WAIT_S = 50e-6
 STREAMS = ("flights3m.key", "wyscout_events.player", "wiki_sent_1.text")
 Query = Callable[[DataFrame], DataFrame]
@@ -94,6 +96,7 @@ def run(
     *,
     partitions: int,
     mapping: evenly.Mapping | None,
+    watched: bool = False,
 ) -> StreamingQuery:
     """All batches through one query, placed by hash over `partitions` or by a mapping."""
     rows = spark.readStream.schema("key string").option("maxFilesPerTrigger", 1).parquet(str(source))
@@ -103,7 +106,7 @@ def run(
 
     if mapping is not None:
         keyed = evenly.stream_by_key(
-            rows, build, key="key", instances=partitions, checkpoint=checkpoint, mapping=mapping, controller=False
+            rows, build, key="key", instances=partitions, checkpoint=checkpoint, mapping=mapping, controller=watched
         )
         keyed.processAllAvailable()
         keyed.stop()
@@ -175,6 +178,46 @@ def measure(spark: SparkSession, folder: Path, stream: str, keys: pa.Array, rows
     return results
 
 
+def measure_watching(spark: SparkSession, folder: Path, stream: str, keys: pa.Array, rows: int) -> list[dict[str, object]]:
+    """What placing and watching cost a query that has hardly any other work: cpu-bound, in large batches."""
+    source = folder / f"{stream} watched"
+    stage(source, keys, rows)
+    mapping = evenly.learn_mapping(spark.read.parquet(str(source / "0.parquet")), key="key", instances=INSTANCES)
+    results: list[dict[str, object]] = []
+    for name in ("dropDuplicates", "count"):
+        query, mode = QUERIES[name]
+        speeds: dict[str, list[float]] = {}
+        for turn in range(WATCHED_ROUNDS):
+            for way, fitted, watched in (
+                ("Spark", None, False),
+                ("placed", mapping, False),
+                ("placed and watched", mapping, True),
+            ):
+                print(f"{stream}: {name}: {way}", file=sys.stderr)
+                checkpoint = folder / f"{stream}-{name}-{way}-{turn}".replace(" ", "-")
+                ran = run(spark, source, checkpoint, query, mode, partitions=INSTANCES, mapping=fitted, watched=watched)
+                speeds.setdefault(way, []).append(rows_per_s(ran))
+        of = {way: float(np.median(each)) for way, each in speeds.items()}
+        results += [
+            {
+                "stream": stream,
+                "operator": name,
+                "series": way,
+                "tuples_per_s": speed,
+                "ratio": of["Spark"] / speed,
+                "baseline": "Spark",
+            }
+            for way, speed in of.items()
+        ]
+    return results
+
+
+def show_watching(results: list[dict[str, object]]) -> None:
+    print("\n| query, no work of its own | | rows/s | time, ratio to Spark |\n|---|---|---|---|")
+    for row in results:
+        print(f"| {row['operator']} | {row['series']} | {row['tuples_per_s']:,.0f} | {row['ratio']:.2f} |")
+
+
 def show(results: list[dict[str, object]]) -> None:
     print("| stream | query | placed by | λ of rows % | λ of state % | λ of time % | rows/s |")
     print("|---|---|---|---|---|---|---|")
@@ -189,20 +232,25 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--rows", type=int, default=20_000, help="rows a batch")
+    parser.add_argument("--watched-rows", type=int, default=500_000, help="rows a batch where watching is measured")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     spark = local_session("evenly streaming", slots=INSTANCES, memory="3g", spark__sql__session__timeZone="UTC")
     results: list[dict[str, object]] = []
+    watching: list[dict[str, object]] = []
     with tempfile.TemporaryDirectory() as scratch:
         for stream, keys in recorded_keys(options.folder):
             if stream in STREAMS:
                 results += measure(spark, Path(scratch), stream, keys, options.rows)
+            if stream == STREAMS[0]:
+                watching = measure_watching(spark, Path(scratch), stream, keys, options.watched_rows)
     spark.stop()
     if options.json:
         told = {"command": "streaming_keys", "version": evenly.__version__, "parameters": {"rows": options.rows}}
-        print(json.dumps({**told, "results": results}))
+        print(json.dumps({**told, "results": results + watching}))
     else:
         show(results)
+        show_watching(watching)
 
 
 if __name__ == "__main__":
