@@ -43,7 +43,7 @@ REPRODUCTION: dict[Synthetic, tuple[float | None, ...]] = {
 """Mean S_L over 100 streams in an independent reproduction, for the series of `FOUND`."""
 
 SETTINGS = {setting for part in (BY_ALPHA, BY_LOAD, BY_MOST, BY_VALUES, BY_INSTANCES, BY_EPSILON) for setting in part}
-Row = tuple[str, str, str, bool]
+Row = tuple[str, str, str, bool | None]
 
 
 def named(setting: Synthetic) -> str:
@@ -94,7 +94,7 @@ def bars(bench: Bench) -> list[Row]:
     worst = min(float(bench.measure(setting).speedup(EVENLY).min()) for setting in SETTINGS)
     said = f"{least[0]:.3f} at {named(least[1])}"
     rows.append((f"evenly, least mean S_L of the paper's {len(SETTINGS)} settings", "≥ 1.0", said, least[0] >= 1.0 - 1e-9))
-    rows.append(("evenly, least S_L of all their streams", "", f"{worst:.3f}", worst >= 1.0 - 1e-9))
+    rows.append(("evenly, least S_L of any one of their streams", "(told)", f"{worst:.3f}", None))
     alone = bench.measure(Synthetic(instances=1))
     spread = max(abs(float(alone.speedup(series).max()) - 1.0) for series in SERIES)
     rows.append(("k = 1: S_L of every series", "1", f"{1.0 + spread:.9g}", spread < 1e-12))
@@ -165,7 +165,7 @@ def main() -> None:
     rows.append((f"all figures of both papers, {runs} streams, this machine", "≤ 600 s", f"{seconds:.0f} s", seconds <= 600.0))
     print(f"| {len(READINGS)} readings, our default and bounds; {runs} streams | wanted | measured | |\n|---|---|---|---|")
     for name, wanted, measured, holds in rows:
-        print(f"| {name} | {wanted} | {measured} | {'yes' if holds else '**no**'} |")
+        print(f"| {name} | {wanted} | {measured} | {'' if holds is None else 'yes' if holds else '**no**'} |")
 
 
 if __name__ == "__main__":
