@@ -97,6 +97,18 @@ def test_costs_that_no_key_explains_are_constant_however_they_vary(seed, kind, w
     assert 0.0 <= model.gain < 0.01
 
 
+@given(seeds)
+def test_a_few_wild_costs_do_not_make_it_believe_that_keys_explain_nothing(seed):
+    """Keys of 0.1 to 3.6 ms, a thousand rows, and now and then a row that was kept waiting for 100 ms."""
+    rng = np.random.default_rng(seed)
+    often = 1.0 / np.arange(1, 4_097)
+    ids = rng.choice(4_096, 1_000, p=often / often.sum())
+    costs = 1e-4 + 3.5e-3 * (ids % 64) / 63
+    costs[rng.choice(1_000, 5, replace=False)] += 0.1
+    model = CostModel().learn(report(ids, costs))
+    assert not model.constant, (model, model.variances)
+
+
 @given(seeds, st.floats(1.5, 100.0), st.floats(0.02, 0.5))
 def test_costs_that_a_key_explains_are_not_constant(seed, factor, share):
     rng = np.random.default_rng(seed)

@@ -128,21 +128,24 @@ class CostModel:
         The largest of k sums of n costs exceeds their mean by about sqrt(2 ln k · n) standard deviations. Even dealing
         has that of all costs, scheduling that of what is left within keys.
         """
-        if instances < 2 or rows <= 0:
-            return 0.0
-        every, left = self.variances.shares
-        chance = math.sqrt(2.0 * math.log(instances) / max(rows / instances, 1.0))
-        return chance * (every - left) / (1.0 + chance * every)
+        return _gain(self.variances.shares, rows, instances)
 
     @property
     def constant(self) -> bool:
-        """Whether it is known that the key explains nothing that matters: scheduling would save less than 1 %."""
+        """Whether it is known that the key explains nothing that matters: scheduling would save less than 1 %.
+
+        That nothing was found is not enough, since a few wild costs hide what keys explain: even two standard errors more
+        between keys must not matter.
+        """
         if self.rows <= 0.0 or self.gain >= _LEAST_GAIN:
             return False
         found = self.variances
-        # Keys that were never seen again say nothing yet, unless costs hardly vary at all or it has gone on for long.
-        alike = math.sqrt(found.total) < 0.04 * found.mean_s
-        return alike or found.freedom >= _ENOUGH_AGAIN or self.rows >= _ENOUGH_ROWS
+        if math.sqrt(found.total) < 0.04 * found.mean_s:
+            return True
+        # Keys that were never seen again say nothing yet, unless it has gone on for long.
+        if found.freedom < _ENOUGH_AGAIN:
+            return self.rows >= _ENOUGH_ROWS
+        return _gain(found.shares_at_most, _USUAL_ROWS * _USUAL_INSTANCES, _USUAL_INSTANCES) < _LEAST_GAIN
 
     @property
     def table(self) -> CostTable:
@@ -297,6 +300,14 @@ class CostModel:
             others += (mean_s - others) * signal / (signal + found.within)
         least = max(found.mean_s * 1e-4, 1e-9)
         return CostTable(self._known.ids, np.maximum(np.append(believed(self._known, found), others), least))
+
+
+def _gain(shares: tuple[float, float], rows: float, instances: int) -> float:
+    if instances < 2 or rows <= 0:
+        return 0.0
+    every, left = shares
+    chance = math.sqrt(2.0 * math.log(instances) / max(rows / instances, 1.0))
+    return chance * (every - left) / (1.0 + chance * every)
 
 
 def _checked(report: InstanceReport) -> Moments:

@@ -19,7 +19,7 @@ class Variances:
     """The variance of costs, divided: `within` a key (what no key can tell) and `between` keys (what scheduling can use).
 
     `freedom` is how many rows were seen of keys that had been seen before: only these tell the two apart. Without any,
-    all variance is taken to be within, and every key is estimated at the mean.
+    all variance is taken to be within, and every key is estimated at the mean. `unsure` is the standard error of `between`.
     """
 
     mean_s: float
@@ -28,13 +28,22 @@ class Variances:
     between: float
     freedom: float
     of_keys: F64
+    unsure: float = 0.0
 
     @property
     def shares(self) -> tuple[float, float]:
         """Standard deviation in parts of the mean: of all costs, and of what is left within keys."""
+        return self._shares(self.between)
+
+    @property
+    def shares_at_most(self) -> tuple[float, float]:
+        """The same if as much lies between keys as could well be: two standard errors more."""
+        return self._shares(self.between + 2.0 * self.unsure)
+
+    def _shares(self, between: float) -> tuple[float, float]:
         if self.mean_s <= 0.0:
             return 0.0, 0.0
-        return math.sqrt(self.within + self.between) / self.mean_s, math.sqrt(self.within) / self.mean_s
+        return math.sqrt(self.within + between) / self.mean_s, math.sqrt(self.within) / self.mean_s
 
 
 def variances(known: Moments, rest: F64) -> Variances:
@@ -66,7 +75,11 @@ def variances(known: Moments, rest: F64) -> Variances:
     between = max((deviation - by_chance) / weight, 0.0) if freedom > 0.0 and weight > 1e-9 * count else 0.0
     if between < 1e-12 * mean * mean:
         between = 0.0
-    return Variances(mean, total, within, between, freedom, of_keys)
+    # As in an analysis of variance: the mean squares among keys and within them, each by its degrees of freedom.
+    groups = max(known.size + others - 1.0, 1.0)
+    among = deviation / groups
+    unsure = groups / weight * math.sqrt(2.0 * among**2 / groups + 2.0 * within**2 / freedom) if freedom > 0.0 < weight else 0.0
+    return Variances(mean, total, within, between, freedom, of_keys, unsure)
 
 
 def believed(known: Moments, found: Variances) -> F64:
