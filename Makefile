@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint test-unit test-spark test-browser test-old-spark bench-micro bench-spark bench-groups bench-hot-key \
-	bench-emission bench-shuffle bench-keys bench-stage bench-streaming bench-drift bench-plan recorded lock format clean
+	bench-emission bench-word-count bench-shuffle bench-cost bench-keys bench-stage bench-streaming bench-drift bench-plan recorded lock format clean
 
 help: ## Explain every target
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,8 +50,14 @@ bench-hot-key: $(READY) ## Measure a key with half of the rows: grouped by Spark
 bench-emission: $(READY) ## Measure what emission scheduling costs, and how fast a dead leader is replaced
 	$(BIN)/python benchmarks/emission.py
 
+bench-word-count: $(READY) ## Measure the word-count testbed: 10 Spark tasks share a limited link, with and without a policy
+	$(BIN)/python benchmarks/word_count.py $(EVENLY_DATA)
+
 bench-shuffle: $(READY) ## Measure shuffle grouping on 100 streams, beside its bars and an independent reproduction
 	$(BIN)/python benchmarks/shuffle.py
+
+bench-cost: $(READY) ## Measure rows of unequal cost on Spark: batch and completion time, overhead, memory; recorded rows if EVENLY_DATA=folder
+	$(BIN)/python benchmarks/cost_stage.py
 
 bench-keys: $(READY) recorded ## Measure balance and drift on recorded keys in the folder EVENLY_DATA
 	$(BIN)/python benchmarks/key_streams.py "$(EVENLY_DATA)"

@@ -12,44 +12,80 @@ from typing import TYPE_CHECKING, Any
 from evenly.errors import EvenlyError, MissingDependency
 
 if TYPE_CHECKING:
+    from evenly.emission.destinations import HttpPost, NumberedRow, TcpLines
+    from evenly.grouping.cost.model import CostModel
     from evenly.grouping.mapping import Mapping
     from evenly.grouping.splitting.planned import SplitMapping
     from evenly.spark.aggregate_by_key import aggregate_by_key
     from evenly.spark.apply_by_key import apply_by_key
     from evenly.spark.by_key import by_key
+    from evenly.spark.cost.by_cost import by_cost
+    from evenly.spark.cost.letters import failed_rows, good_rows
+    from evenly.spark.cost.stream_by_cost import stream_by_cost
+    from evenly.spark.cost.watch import CostWatch
+    from evenly.spark.cost.waves import recommend_cost_key
     from evenly.spark.diagnosis import diagnose_checkpoint, diagnose_keys
     from evenly.spark.learning import learn_mapping
     from evenly.spark.merging import Merging
+    from evenly.spark.sink.send import send
+    from evenly.spark.sink.send_stream import send_stream
     from evenly.spark.split import split_by_key
     from evenly.spark.streaming.stream_by_key import stream_by_key
 
 __all__ = [
+    "CostModel",
+    "CostWatch",
     "EvenlyError",
+    "HttpPost",
     "Mapping",
     "Merging",
+    "NumberedRow",
     "SplitMapping",
+    "TcpLines",
     "aggregate_by_key",
     "apply_by_key",
+    "by_cost",
     "by_key",
     "diagnose_checkpoint",
     "diagnose_keys",
+    "failed_rows",
+    "good_rows",
     "learn_mapping",
+    "recommend_cost_key",
+    "send",
+    "send_stream",
     "split_by_key",
+    "stream_by_cost",
     "stream_by_key",
 ]
 __version__ = "0.1.0"
 
 # Nothing that compiles kernels is loaded with the package: Spark's Python workers import it too, each anew.
-_PLAIN = {"Mapping": "evenly.grouping.mapping", "SplitMapping": "evenly.grouping.splitting.planned"}
+_PLAIN = {
+    "CostModel": "evenly.grouping.cost.model",
+    "HttpPost": "evenly.emission.destinations",
+    "Mapping": "evenly.grouping.mapping",
+    "NumberedRow": "evenly.emission.destinations",
+    "SplitMapping": "evenly.grouping.splitting.planned",
+    "TcpLines": "evenly.emission.destinations",
+}
 _ON_SPARK = {
+    "CostWatch": "evenly.spark.cost.watch",
     "Merging": "evenly.spark.merging",
     "aggregate_by_key": "evenly.spark.aggregate_by_key",
     "apply_by_key": "evenly.spark.apply_by_key",
+    "by_cost": "evenly.spark.cost.by_cost",
     "by_key": "evenly.spark.by_key",
     "diagnose_checkpoint": "evenly.spark.diagnosis",
     "diagnose_keys": "evenly.spark.diagnosis",
+    "failed_rows": "evenly.spark.cost.letters",
+    "good_rows": "evenly.spark.cost.letters",
     "learn_mapping": "evenly.spark.learning",
+    "recommend_cost_key": "evenly.spark.cost.waves",
+    "send": "evenly.spark.sink.send",
+    "send_stream": "evenly.spark.sink.send_stream",
     "split_by_key": "evenly.spark.split",
+    "stream_by_cost": "evenly.spark.cost.stream_by_cost",
     "stream_by_key": "evenly.spark.streaming.stream_by_key",
 }
 

@@ -39,6 +39,14 @@ class InvalidResult(EvenlyError, ValueError):
     """A user's function returned something else than it must."""
 
 
+class FunctionFailed(EvenlyError, RuntimeError):
+    """A user's function raised on a row, and rows that fail are not to be skipped."""
+
+
+class RowTooSlow(EvenlyError, TimeoutError):
+    """A call of a user's function that took longer than its time limit."""
+
+
 class IncompatibleMerge(EvenlyError, ValueError):
     """Two summaries that were not made with the same parameters."""
 
@@ -101,6 +109,10 @@ class LinkMismatch(EvenlyError, ValueError):
 
 class SendFailed(EvenlyError, RuntimeError):
     """Tuples of an outgoing queue that were not sent, or not in time."""
+
+
+class DestinationFailed(EvenlyError, ConnectionError):
+    """A destination that refuses, fails, hangs or does not acknowledge what it was sent."""
 
 
 class QueueClosed(EvenlyError, ValueError):

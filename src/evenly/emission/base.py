@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Protocol, Self, runtime_checkable
 
@@ -10,6 +11,9 @@ from numpy.typing import ArrayLike
 
 from evenly.errors import InvalidParameter
 from evenly.kernels.types import F64
+
+Numbers = float | F64
+"""A number, or an array with one for each queue."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,11 +73,30 @@ class Emission(Protocol):
         """The queue that may send next, 0 to queues - 1."""
 
 
-def heads_of(backlogs: Backlogs, name: str) -> F64:
+class Ranked(ABC):
+    """A policy that chooses the largest of a number that each queue has, the lowest queue of equals.
+
+    `rank` is plain arithmetic, so that it serves arrays of all queues (`choose`) and the numbers of one queue alike. The
+    leader of a link calls it with numbers, because that costs a tenth of making arrays of them.
+    """
+
+    name: str
+
+    @abstractmethod
+    def rank(self, tuples: Numbers, sizes_bytes: Numbers, heads: Numbers | None, speeds: Numbers) -> Numbers:
+        """What the chosen queue has most of, for one queue or for all; only queues that are not empty are chosen by it."""
+
+    def choose(self, backlogs: Backlogs) -> int:
+        """The queue with the largest rank of those that are not empty."""
+        ranks = self.rank(backlogs.tuples, backlogs.sizes_bytes, backlogs.heads, backlogs.speeds)
+        return int(np.argmax(np.where(backlogs.tuples > 0.0, ranks, -np.inf)))
+
+
+def known(heads: Numbers | None, name: str) -> Numbers:
     """When the heads arrived, for a policy that cannot do without."""
-    if backlogs.heads is None:
+    if heads is None:
         raise InvalidParameter(f"{name} chooses by when the heads arrived: give Backlogs.of(…, heads=…)")
-    return backlogs.heads
+    return heads
 
 
 def _numbers(values: ArrayLike, name: str, queues: int | None) -> F64:

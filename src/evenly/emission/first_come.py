@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from evenly.emission.base import Backlogs, heads_of
+from evenly.emission.base import Numbers, Ranked, known
 
 
-class FCFS:
+class FCFS(Ranked):
     """The queue whose head arrived first, the lowest of equals: all queues together behave as one.
 
     No other rule has a smaller longest delay if every tuple takes a slot (`tests/property/test_emission.py`).
 
+    >>> from evenly.emission import Backlogs
     >>> FCFS().choose(Backlogs.of([1, 9], heads=[2.0, 3.0]))
     0
     """
@@ -19,6 +18,6 @@ class FCFS:
     name = "fcfs"
     work_conserving = True
 
-    def choose(self, backlogs: Backlogs) -> int:
-        """The queue with the oldest head."""
-        return int(np.argmin(heads_of(backlogs, "fcfs")))
+    def rank(self, tuples: Numbers, sizes_bytes: Numbers, heads: Numbers | None, speeds: Numbers) -> Numbers:  # noqa: ARG002
+        """How long ago the head arrived, counted from any moment."""
+        return -known(heads, self.name)

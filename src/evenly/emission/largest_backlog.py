@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from evenly.emission.base import Backlogs
+from evenly.emission.base import Numbers, Ranked
 
 
-class LBF:
+class LBF(Ranked):
     """The queue with the most tuples, the lowest of equals: keeps the largest backlog of all queues small.
 
     Guarantee: with one tuple sent a slot, the largest backlog ever is at most 3 + ⌈log₂ N⌉ times that of the best
@@ -17,6 +15,7 @@ class LBF:
 
     It may starve: a short queue waits as long as others are longer.
 
+    >>> from evenly.emission import Backlogs
     >>> LBF().choose(Backlogs.of([3, 5, 5]))
     1
 
@@ -26,6 +25,6 @@ class LBF:
     name = "lbf"
     work_conserving = True
 
-    def choose(self, backlogs: Backlogs) -> int:
-        """The queue with the largest backlog."""
-        return int(np.argmax(backlogs.tuples))
+    def rank(self, tuples: Numbers, sizes_bytes: Numbers, heads: Numbers | None, speeds: Numbers) -> Numbers:  # noqa: ARG002
+        """The backlog."""
+        return tuples

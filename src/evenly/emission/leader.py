@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from evenly.emission.base import Backlogs, Emission
+from evenly.emission.base import Backlogs, Emission, Numbers, Ranked
 from evenly.emission.segment import (
     BYTES,
     DUE_NS,
@@ -29,7 +29,7 @@ STALLED_AFTER = 10
 """Decisions for a queue that sends nothing, after which others may send beside it."""
 IDLE_INTERVALS = 10
 """How long the leader sleeps if nothing waits anywhere and nobody wakes it."""
-_LOOKED_AROUND = 4
+_LOOKED_AROUND = 8
 """Decisions between two looks whether the heir and one other queue are alive; the chosen one is looked at always."""
 _COUNTED_ANEW = 16
 """Decisions between two counts of the queues, should a change of their number go unnoticed."""
@@ -46,6 +46,7 @@ class Leader:
     def __init__(self, segment: Segment, policy: Emission) -> None:
         self._segment = segment
         self._policy = policy
+        self._rank = _rank_of(policy)
         self._turn = 0
         self._members = -1
         self._rows: dict[int, memoryview[int]] = {}
@@ -61,11 +62,11 @@ class Leader:
         header[TICKS] += 1
         self._look_around()
         header[IDLE] = 0
-        while waiting := sum(row[TUPLES] > 0 for row in self._rows.values()):
-            chosen = self._choose()
+        while waiting := [place for place, row in self._rows.items() if row[TUPLES] > 0]:
+            chosen = self._choose(waiting)
             if self._dropped(chosen):
                 continue
-            header[OTHERS] = waiting - 1
+            header[OTHERS] = len(waiting) - 1
             self._watch(chosen)
             self._give(frozenset((chosen, *self._stalled)))
             return 1
@@ -75,18 +76,20 @@ class Leader:
         header[IDLE] = 1
         return IDLE_INTERVALS
 
-    def _choose(self) -> int:
+    def _choose(self, waiting: list[int]) -> int:
         """The place of the queue that may send: the policy's choice of those that are not stalled, if any of them waits."""
         rows = self._rows
         if self._stalled:
             self._stalled = {place: sent for place, sent in self._stalled.items() if rows[place][SENT] == sent}
             moving = {place: row for place, row in rows.items() if place not in self._stalled}
-            if any(row[TUPLES] > 0 for row in moving.values()):
-                rows = moving
-        waiting = [place for place, row in rows.items() if row[TUPLES] > 0]
+            if still := [place for place in waiting if place in moving]:
+                rows, waiting = moving, still
         if len(waiting) == 1 and self._policy.work_conserving:
             return waiting[0]  # there is no other choice, and no need to wake the policy
-        return list(rows)[self._policy.choose(_backlogs(list(rows.values())))]
+        rank = self._rank
+        if rank is None:
+            return list(rows)[self._policy.choose(_backlogs(list(rows.values())))]
+        return max(waiting, key=lambda place: rank(rows[place]))
 
     def _look_around(self) -> None:
         """Notice queues that came or went, and those whose process died."""
@@ -137,6 +140,14 @@ class Leader:
         self._last = (chosen, sent, times)
         if times >= STALLED_AFTER:
             self._stalled[chosen] = sent
+
+
+def _rank_of(policy: Emission) -> Callable[[memoryview[int]], Numbers] | None:
+    """What a ranked policy gives a queue; None for one that must see all, and so for one with a choice of its own."""
+    if not isinstance(policy, Ranked) or getattr(type(policy), "choose", None) is not Ranked.choose:
+        return None
+    rank = policy.rank
+    return lambda row: rank(row[TUPLES], row[BYTES], row[HEAD_NS], row[SPEED] or 1)
 
 
 def _backlogs(rows: Sequence[memoryview[int]]) -> Backlogs:

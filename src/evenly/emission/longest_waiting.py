@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from evenly.emission.base import Backlogs, heads_of
+from evenly.emission.base import Backlogs, known
 
 
 class LongestWaiting:
@@ -23,5 +23,5 @@ class LongestWaiting:
 
     def choose(self, backlogs: Backlogs) -> int:
         """The queue with the oldest head, the longer of equals."""
-        heads = heads_of(backlogs, "longest-waiting")
-        return int(np.argmax(np.where(heads == heads.min(), backlogs.tuples, -1.0)))
+        heads = known(backlogs.heads, self.name)
+        return int(np.argmax(np.where(heads == np.min(heads), backlogs.tuples, -1.0)))

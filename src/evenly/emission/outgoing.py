@@ -42,6 +42,8 @@ class Outgoing(Generic[T]):
         capacity: tuples that may wait, at least 1; `send` blocks while there are as many.
         patience_ms: 10 intervals unless told.
         longest_wait_ms: 100 intervals unless told; then the queue sends for one interval whatever the policy says.
+        limit_s: how long one call of `transmit` may take, no limit unless told. After that `send`, `flush` and `close` raise
+            SendFailed and nothing more is sent; the call itself cannot be ended, so what it does may still happen.
         speed: how fast this queue can send, at least 1, for `weighted-lbf`; bytes a second or any other unit.
         folder: where the shared memory is; /dev/shm unless told.
 
@@ -63,15 +65,18 @@ class Outgoing(Generic[T]):
         capacity: int = 10_000,
         patience_ms: float | None = None,
         longest_wait_ms: float | None = None,
+        limit_s: float | None = None,
         speed: int = 1,
         folder: str | os.PathLike[str] | None = None,
     ) -> None:
-        interval_ns = int(_checked(interval_ms, "interval_ms", 1.0, 60_000.0) * 1e6)
+        interval_ns = int(checked_number(interval_ms, "interval_ms", 1.0, 60_000.0) * 1e6)
         self._interval_ns = interval_ns
         self._patience_ns = _nanoseconds(patience_ms, "patience_ms", 10 * interval_ns)
         self._longest_ns = _nanoseconds(longest_wait_ms, "longest_wait_ms", 100 * interval_ns)
-        self._capacity = int(_checked(capacity, "capacity", 1, 2**40))
-        speed = int(_checked(speed, "speed", 1, 2**60))
+        self._limit_ns = None if limit_s is None else int(checked_number(limit_s, "limit_s", 1e-3, 1e6) * 1e9)
+        self._began_ns = 0
+        self._capacity = int(checked_number(capacity, "capacity", 1, 2**40))
+        speed = int(checked_number(speed, "speed", 1, 2**60))
         self._transmit = transmit
         self._items: deque[tuple[T, int, int]] = deque()
         self._bytes = 0
@@ -108,11 +113,11 @@ class Outgoing(Generic[T]):
 
         `size_bytes` is the tuple's length unless told, or 1 if it has none.
         """
-        size = _size(data) if size_bytes is None else int(_checked(size_bytes, "size_bytes", 0, 2**60))
+        size = _size(data) if size_bytes is None else int(checked_number(size_bytes, "size_bytes", 0, 2**60))
         self._check_process()  # before the lock, which a thread of the parent may have held at the fork
         with self._changed:
             self._check()
-            if not self._changed.wait_for(self._has_room, timeout_s):
+            if not self._wait_for(self._has_room, timeout_s):
                 raise SendFailed(f"{self.backlog} tuples have waited for {timeout_s:g} s: the link or its destination is stuck")
             self._check()
             self._items.append((data, size, time.monotonic_ns()))
@@ -128,7 +133,7 @@ class Outgoing(Generic[T]):
         self._check_process()
         with self._changed:
             self._check()
-            done = self._changed.wait_for(lambda: not self._items or self._error is not None, timeout_s)
+            done = self._wait_for(lambda: not self._items or self._error is not None, timeout_s)
             self._check()
         if not done:
             raise SendFailed(f"{self.backlog} tuples are not sent after {timeout_s:g} s: the link or its destination is stuck")
@@ -170,6 +175,24 @@ class Outgoing(Generic[T]):
     def _has_room(self) -> bool:
         return len(self._items) < self._capacity or self._error is not None or self._closed
 
+    def _wait_for(self, condition: Callable[[], bool], timeout_s: float | None) -> bool:
+        """Wait with the lock held; whether the condition came true. A transmission that takes too long is an error."""
+        if self._limit_ns is None:
+            return self._changed.wait_for(condition, timeout_s)
+        until_ns = None if timeout_s is None else time.monotonic_ns() + int(timeout_s * 1e9)
+        while not condition():
+            now_ns = time.monotonic_ns()
+            left_ns = self._limit_ns - (now_ns - self._began_ns if self._began_ns else 0)
+            if left_ns <= 0:
+                self._error = TimeoutError(f"a tuple has been on its way for more than {self._limit_ns / 1e9:g} s")
+                continue
+            if until_ns is not None:
+                if now_ns >= until_ns:
+                    return False
+                left_ns = min(left_ns, until_ns - now_ns)
+            self._changed.wait(left_ns / 1e9)
+        return True
+
     def _check_process(self) -> None:
         if self._pid != os.getpid():
             raise QueueClosed(f"this queue belongs to process {self._pid}: open one in process {os.getpid()} itself")
@@ -202,6 +225,7 @@ class Outgoing(Generic[T]):
             if self._aborted:
                 return
             try:
+                self._began_ns = time.monotonic_ns()
                 self._transmit(data)
             except BaseException as error:  # noqa: BLE001 - whatever it is, the caller of the queue hears of it
                 with self._changed:
@@ -209,6 +233,9 @@ class Outgoing(Generic[T]):
                     self._changed.notify_all()
                 return
             with self._changed:
+                self._began_ns = 0
+                if self._error is not None:
+                    return  # it took too long, which the caller has been told
                 _, size, _ = self._items.popleft()
                 self._bytes -= size
                 self.sent += 1
@@ -247,11 +274,12 @@ def _size(data: object) -> int:
         return 1
 
 
-def _checked(value: float, name: str, least: float, most: float) -> float:
+def checked_number(value: float, name: str, least: float, most: float) -> float:
+    """`value` if it is a number from `least` to `most`."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
         raise InvalidParameter(f"{name} must be from {least:,g} to {most:,g}, got {value!r}")
     return value
 
 
 def _nanoseconds(value_ms: float | None, name: str, default_ns: int) -> int:
-    return default_ns if value_ms is None else int(_checked(value_ms, name, 1.0, 1e9) * 1e6)
+    return default_ns if value_ms is None else int(checked_number(value_ms, name, 1.0, 1e9) * 1e6)

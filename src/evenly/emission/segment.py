@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from struct import Struct
 from threading import Lock
 
 from evenly.emission.signals import Word
@@ -42,6 +43,10 @@ PID, TUPLES, BYTES, HEAD_NS, SPEED, SENT = range(6)
 _GATE, _QUEUES, _TERMS = 1 << 19, 1 << 20, 1 << 40
 """Bytes that are locked, all beyond the end of the file: joining and leaving, one a queue, one a term."""
 _GATE_LIMIT_S = 5.0
+_FLOCK = Struct("hhqqi0q")
+"""The kernel's struct flock, as 64-bit Linux has it."""
+_UNLOCKED = fcntl.F_UNLCK.to_bytes(2, sys.byteorder)
+_ASKABLE = sys.platform == "linux" and sys.maxsize > 2**32
 _LINK = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
@@ -183,7 +188,7 @@ class Segment:
     def drop_if_dead(self, place: int) -> bool:
         """Forget a registered queue if its process has ended, and say so."""
         with self._places:
-            if place in self.own or not self._take(_QUEUES + place):
+            if place in self.own or _taken(self._descriptor, _QUEUES + place) or not self._take(_QUEUES + place):
                 return False
             self.rows[place][:] = _FREE
             self._release(_QUEUES + place)
@@ -191,7 +196,7 @@ class Segment:
 
     def take_term(self, term: int) -> bool:
         """Try to become the one who leads in a term."""
-        return self._take(_TERMS + term)
+        return not _taken(self._descriptor, _TERMS + term) and self._take(_TERMS + term)
 
     def release_term(self, term: int) -> None:
         self._release(_TERMS + term)
@@ -270,6 +275,14 @@ def _take(descriptor: int, start: int, length: int = 1) -> bool:
             return False
         raise
     return True
+
+
+def _taken(descriptor: int, start: int) -> bool:
+    """Whether another process is known to have locked a byte. To ask costs less than to try in vain."""
+    if not _ASKABLE:
+        return False
+    told = fcntl.fcntl(descriptor, fcntl.F_GETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, start, 1, 0))
+    return not told.startswith(_UNLOCKED)
 
 
 def _release(descriptor: int, start: int, length: int = 1) -> None:

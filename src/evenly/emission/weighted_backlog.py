@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from evenly.emission.base import Backlogs
+from evenly.emission.base import Numbers, Ranked
 
 
-class WeightedLBF:
+class WeightedLBF(Ranked):
     """The queue that would take longest to empty: bytes that wait over its speed, the lowest of equals.
 
     With tuples of one size and links of one speed it is LBF (`tests/property/test_emission.py`).
 
+    >>> from evenly.emission import Backlogs
     >>> WeightedLBF().choose(Backlogs.of([9, 1], sizes_bytes=[90, 4_000]))
     1
     >>> WeightedLBF().choose(Backlogs.of([9, 9], speeds=[10.0, 1.0]))
@@ -21,7 +20,6 @@ class WeightedLBF:
     name = "weighted-lbf"
     work_conserving = True
 
-    def choose(self, backlogs: Backlogs) -> int:
-        """The queue with the most time to send."""
-        # A tuple may have no bytes: its queue still comes before one without tuples.
-        return int(np.argmax(np.where(backlogs.tuples > 0.0, backlogs.sizes_bytes / backlogs.speeds, -1.0)))
+    def rank(self, tuples: Numbers, sizes_bytes: Numbers, heads: Numbers | None, speeds: Numbers) -> Numbers:  # noqa: ARG002
+        """The time to send what waits."""
+        return sizes_bytes / speeds

@@ -1,0 +1,126 @@
+"""All rows of one partition to a destination, through an outgoing queue: what a task of a paced sink does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+from typing import NamedTuple
+
+from evenly.emission.base import Emission
+from evenly.emission.catalogue import new_policy
+from evenly.emission.destinations.base import Connection, Destination, NumberedRow
+from evenly.emission.destinations.own_function import OwnFunction
+from evenly.emission.outgoing import UNSCHEDULED, Outgoing, checked_number
+from evenly.emission.segment import segment_path
+from evenly.errors import DestinationFailed, EvenlyError, InvalidParameter, SendFailed
+
+
+@dataclass(frozen=True)
+class Pacing:
+    """How a task takes part in the scheduling of its machine's link: options of `Outgoing`, checked, and the time limit."""
+
+    link: str = "default"
+    policy: str | Emission = "lbf"
+    interval_ms: float = 10.0
+    capacity: int = 10_000
+    timeout_s: float = 30.0
+
+    def __post_init__(self) -> None:
+        segment_path(self.link)
+        if isinstance(self.policy, str) and self.policy != UNSCHEDULED:
+            new_policy(self.policy)
+        elif not isinstance(self.policy, str | Emission):
+            raise InvalidParameter(f"policy must be a name or have name, work_conserving and choose, got {self.policy!r}")
+        checked_number(self.interval_ms, "interval_ms", 1.0, 60_000.0)
+        checked_number(self.timeout_s, "timeout_s", 0.001, 1e6)
+        checked_number(self.capacity, "capacity", 1, 2**40)
+
+
+class Partition(NamedTuple):
+    """Which partition of which batch of which sender."""
+
+    sender: str
+    batch: int
+    number: int
+
+
+class Delivered(NamedTuple):
+    """What a task has sent: rows, their bytes, and how many of its queue's sends the policy had not asked for."""
+
+    rows: int
+    size_bytes: int
+    unasked: int
+
+
+def destination_of(to: Destination | Callable[[NumberedRow], object]) -> Destination:
+    """A destination as it is, a function as a destination."""
+    if isinstance(to, Destination) and not isinstance(to, type):
+        return to
+    if callable(to) and not isinstance(to, type):
+        return OwnFunction(to)
+    raise InvalidParameter(f"to must be a TcpLines, an HttpPost, a destination of your own or a function, got {to!r}")
+
+
+def deliver(bodies: Iterable[bytes], to: Destination, partition: Partition, pacing: Pacing) -> Delivered:
+    """Send rows in order, and return when the destination has them all.
+
+    At most `pacing.capacity` rows wait in memory (times `to.rows_at_once`). DestinationFailed if the destination refuses,
+    fails, hangs for longer than the time limit or does not acknowledge; some rows may have arrived then, the first ones.
+    """
+    rows = size_bytes = 0
+    numbered = (NumberedRow(*partition, number, body) for number, body in enumerate(bodies))
+    groups = _groups(numbered, to.rows_at_once)
+    first = next(groups, None)
+    if first is None:
+        return Delivered(0, 0, 0)
+    connection = to.connect(pacing.timeout_s)
+    try:
+        with Outgoing(
+            _Transmission(connection, to),
+            link=pacing.link,
+            policy=pacing.policy,
+            interval_ms=pacing.interval_ms,
+            capacity=pacing.capacity,
+            limit_s=pacing.timeout_s * to.limits,
+        ) as queue:
+            for group in chain((first,), groups):
+                group_bytes = sum(len(row.body) for row in group)
+                queue.send(group, size_bytes=group_bytes)
+                rows, size_bytes = rows + len(group), size_bytes + group_bytes
+        connection.flush()
+    except SendFailed as failed:
+        raise _told(failed, to, pacing) from failed.__cause__
+    finally:
+        connection.close()
+    return Delivered(rows, size_bytes, queue.sent_unasked)
+
+
+class _Transmission:
+    """What the queue calls; whatever goes wrong in it is the destination's failure, by name."""
+
+    def __init__(self, connection: Connection, to: Destination) -> None:
+        self._connection, self._to = connection, to
+
+    def __call__(self, rows: Sequence[NumberedRow]) -> None:
+        try:
+            self._connection.send(rows)
+        except EvenlyError:
+            raise
+        except Exception as error:
+            raise DestinationFailed(f"{self._to} failed at {rows[0]}: {error!r}") from error
+
+
+def _told(failed: SendFailed, to: Destination, pacing: Pacing) -> EvenlyError:
+    """What a queue that could not send has to say."""
+    cause = failed.__cause__
+    if isinstance(cause, EvenlyError):
+        return cause
+    if isinstance(cause, TimeoutError):
+        return DestinationFailed(f"{to} hangs: a row has been on its way for more than {pacing.timeout_s * to.limits:g} s")
+    return failed
+
+
+def _groups(rows: Iterator[NumberedRow], size: int) -> Iterator[list[NumberedRow]]:
+    while group := list(islice(rows, size)):
+        yield group

@@ -1,0 +1,75 @@
+"""What is sent of a row: its JSON, or one column as it is; made by Spark, not in Python."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import BinaryType, CharType, DataType, StringType, VarcharType
+
+from evenly.errors import InvalidParameter, UnknownColumn
+
+BODY = "body"
+_WITHOUT_JSON = re.compile(r"\b(?:geography|geometry)\b")
+"""Types that Spark takes for JSON, and then fails at the first row."""
+_AS_IT_IS = (StringType, BinaryType, CharType, VarcharType)
+
+
+def bodies(df: DataFrame, column: str | None) -> DataFrame:
+    """One BINARY column with what is sent of each row; the partitions and the order in them stay.
+
+    A named column, or the only one if it is text or binary, is sent as it is, and null as nothing; otherwise the row as JSON.
+    """
+    name = _plain_column(df, column)
+    if name is not None:
+        body = F.coalesce(_quoted(name).cast("binary"), F.lit(b""))
+        return df.select(body.alias(BODY))
+    if not df.columns:
+        raise InvalidParameter("the rows have no column: select what is to be sent")
+    if twice := [name for name, count in Counter(df.columns).items() if count > 1]:
+        raise InvalidParameter(f"several columns are called {twice[0]!r}: give them names of their own")
+    refused = [field for field in df.schema.fields if _WITHOUT_JSON.search(field.dataType.simpleString())]
+    try:
+        encoded = _as_json(df, df.columns)
+    except AnalysisException:
+        refused += [field for field in df.schema.fields if field not in refused and not _has_json(df, field.name)]
+        if not refused:
+            raise
+    if refused:
+        kinds = ", ".join(f"{field.name} ({field.dataType.simpleString()})" for field in refused)
+        raise InvalidParameter(f"Spark cannot write as JSON: {kinds}; cast it to string or binary, or drop it")
+    return encoded
+
+
+def _plain_column(df: DataFrame, column: str | None) -> str | None:
+    if column is None:
+        only = df.schema.fields[0] if len(df.schema.fields) == 1 else None
+        return only.name if only is not None and isinstance(only.dataType, _AS_IT_IS) else None
+    kinds: dict[str, DataType] = {field.name: field.dataType for field in df.schema.fields}
+    if column not in kinds:
+        raise UnknownColumn(f"there is no column {column!r}: the columns are {', '.join(kinds)}")
+    if not isinstance(kinds[column], _AS_IT_IS):
+        raise InvalidParameter(
+            f"column {column!r} is {kinds[column].simpleString()}, and only text and binary are sent as they are: cast it to "
+            "string, or leave column= out to send rows as JSON"
+        )
+    return column
+
+
+def _as_json(df: DataFrame, names: list[str]) -> DataFrame:
+    return df.select(F.to_json(F.struct(*(_quoted(name) for name in names))).cast("binary").alias(BODY))
+
+
+def _has_json(df: DataFrame, name: str) -> bool:
+    try:
+        _as_json(df, [name])
+    except AnalysisException:
+        return False
+    return True
+
+
+def _quoted(name: str) -> Column:
+    return F.col("`" + name.replace("`", "``") + "`")

@@ -1,0 +1,42 @@
+"""Whether rows come in the same order when they are read again, which is what their numbers rest on."""
+
+from __future__ import annotations
+
+import re
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+_KEEPS_ORDER = {
+    *("Project", "Filter", "Generate", "MapInPandas", "PythonMapInArrow", "MapInArrow", "ArrowEvalPython", "BatchEvalPython"),
+    *("SubqueryAlias", "CollectMetrics", "EventTimeWatermark"),
+}
+"""Operators that hand rows on in the order in which they get them, by Spark's names."""
+_SHUFFLE = re.compile(r"\b(?:Reused)?Exchange\b")
+
+
+def comes_in_any_order(df: DataFrame) -> bool:
+    """Whether a task that runs again may get its rows in another order: after a shuffle, unless they are sorted since.
+
+    Sorted by the user, that is: a merge join sorts too, but leaves ties in any order.
+    """
+    if not hasattr(df, "_jdf"):
+        return True  # Spark Connect does not show its plan
+    execution = df._jdf.queryExecution()  # noqa: SLF001 - there is no other way to see it
+    if df.isStreaming:
+        # It has no physical plan yet, and in the batch that foreachBatch gets there is nothing left to see of its shuffles.
+        node = execution.analyzed()
+        while node.nodeName() in _KEEPS_ORDER:
+            node = node.children().head()
+        return not node.children().isEmpty()
+    if not _SHUFFLE.search(execution.executedPlan().toString()):
+        return False
+    node = execution.optimizedPlan()
+    while node.nodeName() in _KEEPS_ORDER:
+        node = node.children().head()
+    return bool(node.nodeName() != "Sort")
+
+
+def in_one_order(encoded: DataFrame, column: str) -> DataFrame:
+    """The rows of each partition sorted by what is sent; equal ones cannot be told apart."""
+    return encoded.sortWithinPartitions(F.xxhash64(column), column)

@@ -1,0 +1,93 @@
+"""The job that sends: one task a partition, each through a paced queue, and what they have sent."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+
+from evenly import errors
+from evenly.emission.destinations.base import Destination
+from evenly.emission.destinations.delivery import Pacing, Partition, deliver
+from evenly.errors import EvenlyError, InvalidParameter
+
+Batches = Iterator[pa.RecordBatch]
+_COUNTS = "partition int, rows bigint, size_bytes bigint, unasked bigint, attempt int"
+_ARROW_COUNTS = pa.schema(
+    [
+        *(("partition", pa.int32()), ("rows", pa.int64()), ("size_bytes", pa.int64())),
+        *(("unasked", pa.int64()), ("attempt", pa.int32())),
+    ]
+)
+_SENDER = re.compile(r"[!-.0-~]{1,128}")
+_OURS = re.compile(r"evenly\.errors\.(\w+): (.*)")
+
+
+@dataclass(frozen=True)
+class TaskSent:
+    """What one task has sent, and at which attempt: `unasked` are those that the policy had not asked for."""
+
+    partition: int
+    rows: int
+    size_bytes: int
+    unasked: int
+    attempt: int
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What `send` has sent: by whom, as which batch, and by which task."""
+
+    sender: str
+    batch: int
+    tasks: tuple[TaskSent, ...]
+
+    @property
+    def rows(self) -> int:
+        """All rows."""
+        return sum(task.rows for task in self.tasks)
+
+
+def checked_sender(sender: str) -> str:
+    """A name that fits in a line and in a header."""
+    if not isinstance(sender, str) or not _SENDER.fullmatch(sender):
+        raise InvalidParameter(f"sender must be 1 to 128 characters of ASCII without spaces and slashes, got {sender!r}")
+    return sender
+
+
+def send_bodies(encoded: DataFrame, to: Destination, pacing: Pacing, *, sender: str, batch: int) -> Sent:
+    """Send the one binary column of `encoded`, in the order that it has; an error of ours in a task is raised as such."""
+
+    def task(batches: Batches) -> Batches:
+        context = TaskContext.get()
+        number, attempt = (context.partitionId(), context.attemptNumber()) if context is not None else (0, 0)
+        done = deliver(_rows(batches), to, Partition(sender, batch, number), pacing)
+        counts = (number, *done, attempt)
+        columns = [pa.array([one], kind) for one, kind in zip(counts, _ARROW_COUNTS.types, strict=True)]
+        yield pa.RecordBatch.from_arrays(columns, schema=_ARROW_COUNTS)
+
+    try:
+        told = encoded.mapInArrow(task, _COUNTS).collect()
+    except PySparkException as error:
+        raise _own_error(error) or error from error
+    return Sent(sender, batch, tuple(sorted((TaskSent(*row) for row in told), key=lambda task: task.partition)))
+
+
+def _rows(batches: Batches) -> Iterator[bytes]:
+    for batch in batches:
+        yield from batch.column(0).to_pylist()
+
+
+def _own_error(error: PySparkException) -> EvenlyError | None:
+    """The error of ours that a task failed with; the driver knows it by its text only."""
+    found = _OURS.findall(str(error))
+    if not found:
+        return None
+    name, message = found[-1]
+    kind = getattr(errors, name, None)
+    return kind(message) if isinstance(kind, type) and issubclass(kind, EvenlyError) else None
