@@ -54,5 +54,9 @@ class Folder:
         context = self._jvm.org.apache.hadoop.fs.FileContext.getFileContext(self._files.getUri(), self._settings)
         context.rename(self._files.makeQualified(partial), self._files.makeQualified(self._path(name)), replacing)
 
+    def remove(self, name: str) -> None:
+        """Remove a file, if there is one."""
+        self._files.delete(self._path(name), False)  # noqa: FBT003 - Java
+
     def _path(self, name: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(self._at, name)

@@ -1,0 +1,238 @@
+"""An instance at work: the user's function over its rows, measured, and a report at the end.
+
+Workers import this module, so it imports nothing that takes long to load.
+"""
+
+from __future__ import annotations
+
+import gc
+import inspect
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark import TaskContext
+
+from evenly.errors import InvalidResult
+from evenly.grouping.cost.report import CostMeter
+from evenly.kernels.types import F64, I64
+from evenly.spark.cost.calling import Caller, Calls, Chunk, Serial, Stretch
+from evenly.spark.cost.coroutines import Coroutines
+from evenly.spark.cost.letters import ERROR, LETTER, failure, letters_of
+from evenly.spark.cost.limits import alarm_works
+from evenly.spark.cost.results import Shape
+from evenly.spark.cost.rows import row_class, rows_of
+from evenly.spark.cost.threads import Threads
+
+ID, ESTIMATE, REPORT = "__evenly_id", "__evenly_estimate", "__evenly_report"
+CANDIDATE = "__evenly_candidate_"
+MOST_MEASURED = 8_192
+_settled: list[bool] = []
+
+
+@dataclass(frozen=True)
+class Work:
+    """What an instance is to do. Input columns: `width` of the user's, then hidden ones, found by their names.
+
+    `candidates` are columns of ids of possible cost keys: the costs of some rows are reported beside them.
+    """
+
+    calls: Calls
+    shape: Shape
+    width: int
+    batch_rows: int | None = None
+    skip: bool = False
+    report: bool = True
+    candidates: int = 0
+
+    def output(self) -> pa.Schema:
+        """The columns that `execute` yields: results, the error if rows may fail, and the report."""
+        fields = [pa.field(field.name, field.type) for field in self.shape.schema]
+        if self.skip:
+            fields.append(pa.field(ERROR, LETTER))
+        return pa.schema([*fields, pa.field(REPORT, pa.binary())])
+
+
+def executor(work: Work) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """`work` for `mapInArrow`."""
+    return partial(_execute, work)
+
+
+def settle_worker() -> None:
+    """Once in a worker: what is loaded stays, so Python's collector need not walk it again and again."""
+    if not _settled and TaskContext.get() is not None:
+        _settled.append(True)
+        gc.collect()
+        gc.freeze()
+
+
+def _execute(work: Work, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    settle_worker()
+    measured = _Measured(work)
+    caller = _caller(work)
+    output = work.output()
+    try:
+        for stretch in caller.run(_chunks(work, batches, measured)):
+            made = list(_results(work, stretch))
+            measured.add(stretch)
+            for columns in made:
+                yield pa.RecordBatch.from_arrays([*columns, pa.nulls(len(columns[0]), pa.binary())], schema=output)
+    finally:
+        caller.close()
+    if work.report:
+        nulls = [pa.nulls(1, field.type) for field in output]
+        nulls[-1] = pa.array([measured.report()], pa.binary())
+        yield pa.RecordBatch.from_arrays(nulls, schema=output)
+
+
+def _caller(work: Work) -> Caller:
+    calls, batches = work.calls, work.batch_rows is not None
+    function: Any = calls.function
+    if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None)):  # noqa: B004
+        return Coroutines(calls, batches=batches)
+    if calls.threads > 1 or (calls.limit_s is not None and not alarm_works()):
+        return Threads(calls, batches=batches)
+    return Serial(calls)
+
+
+def _chunks(work: Work, batches: Iterator[pa.RecordBatch], measured: _Measured) -> Iterator[Chunk]:
+    kind = None
+    for batch in batches:
+        if batch.num_rows == 0:
+            continue
+        ids = measured.begin(batch)
+        rows = batch.select(range(work.width))
+        ids = numbers(batch, ID, np.int64) if ids is None else ids
+        ids = np.zeros(batch.num_rows, np.int64) if ids is None else ids
+        estimates_s = numbers(batch, ESTIMATE, np.float64)
+        if work.batch_rows is None:
+            kind = kind or row_class(rows.schema.names)
+            yield Chunk(rows_of(rows, kind), ids, estimates_s)
+            continue
+        starts = range(0, batch.num_rows, work.batch_rows)
+        parts = [rows.slice(start, work.batch_rows) for start in starts]
+        yield Chunk(iter(parts), ids, estimates_s, [part.num_rows for part in parts])
+
+
+def numbers(batch: pa.RecordBatch, name: str, kind: type) -> Any:
+    at = batch.schema.get_field_index(name)
+    return None if at < 0 else np.asarray(batch.column(at).to_numpy(zero_copy_only=False), kind)
+
+
+def _results(work: Work, stretch: Stretch) -> Iterator[list[pa.Array]]:
+    """The output columns of a stretch but the report, good rows before failed ones; raises if a row failed and none may."""
+    failures = stretch.failures
+    if work.batch_rows is None:
+        good = [at for at in range(len(stretch.values)) if at not in failures] if failures else None
+        values = stretch.values if good is None else [stretch.values[at] for at in good]
+        columns, wrong = work.shape.columns(values)
+        failures.update({at if good is None else good[at]: error for at, error in wrong.items()})
+        if wrong:
+            fit = pa.array([at not in wrong for at in range(len(values))])
+            columns = [column.filter(fit) for column in columns]
+        made = [columns]
+    else:
+        made = []
+        for at, value in enumerate(stretch.values):
+            if at not in failures:
+                try:
+                    made.append(work.shape.table(value))
+                except InvalidResult as error:
+                    failures[at] = error
+    if failures and not work.skip:
+        at = min(failures)
+        raise failure(stretch.payloads[at], failures[at]) from failures[at]
+    for columns in made:
+        yield [*columns, pa.nulls(len(columns[0]), LETTER)] if work.skip else columns
+    if failures:
+        letters = [letter for at, error in failures.items() for letter in letters_of(stretch.payloads[at], error)]
+        yield [*work.shape.nulls(len(letters)), pa.array(letters, LETTER)]
+
+
+class _Measured:
+    """What an instance has measured so far."""
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+        self._meter = CostMeter()
+        self._rows = self._errors = 0
+        self._busy_s = self._estimated_s = self._completion_s = 0.0
+        self._first_s = self._begun_s = self._last_s = 0.0
+        self._seen = 0
+        self._candidates: list[list[I64]] = []
+        self._costs_s = np.zeros(MOST_MEASURED if work.candidates else 0)
+
+    def begin(self, batch: pa.RecordBatch) -> I64 | None:
+        """A batch of rows has come. Where candidates are tried, rows are known by their number instead of an id."""
+        if not self._begun_s:
+            self._first_s, self._begun_s = time.time(), time.perf_counter()
+        if not self._work.candidates:
+            return None
+        begin, self._seen = self._seen, self._seen + batch.num_rows
+        if begin < MOST_MEASURED:
+            names = [f"{CANDIDATE}{at}" for at in range(self._work.candidates)]
+            self._candidates.append([numbers(batch, name, np.int64)[: MOST_MEASURED - begin] for name in names])
+        return np.arange(begin, self._seen)
+
+    def add(self, stretch: Stretch) -> None:
+        work = self._work
+        sizes = np.ones(len(stretch.values), np.int64) if stretch.sizes is None else stretch.sizes
+        self._rows += len(stretch.ids)
+        self._errors += int(sum(sizes[at] for at in stretch.failures))
+        if not work.report:
+            return
+        if stretch.estimates_s is not None:
+            self._estimated_s += float(stretch.estimates_s.sum())
+        weight = 1.0 if stretch.timed is None else float(work.calls.time_every)
+        self._busy_s += float(stretch.costs_s.sum()) if weight == 1.0 else stretch.span_s
+        timed = np.arange(sizes.size) if stretch.timed is None else stretch.timed
+        self._completion_s += weight * float(((stretch.ends_s - self._begun_s) * sizes[timed]).sum())
+        self._last_s = max(self._last_s, float(stretch.ends_s.max(initial=0.0)))
+        ids, costs_s = _of_rows(stretch, sizes, timed)
+        if work.candidates:
+            kept = ids < MOST_MEASURED
+            self._costs_s[ids[kept]] = costs_s[kept]
+        else:
+            self._meter.add(ids, costs_s, weight=weight)
+
+    def report(self) -> bytes:
+        columns = None
+        if self._candidates:
+            count = min(self._seen, MOST_MEASURED)
+            columns = {
+                f"{CANDIDATE}{at}": np.concatenate(parts) for at, parts in enumerate(zip(*self._candidates, strict=True))
+            }
+            columns["cost_s"] = self._costs_s[:count]
+        context = TaskContext.get()
+        return self._meter.report(
+            instance=-1 if context is None else context.partitionId(),
+            executor=f"{socket.gethostname()}:{os.getppid()}",
+            rows=self._rows,
+            busy_s=self._busy_s,
+            estimated_s=self._estimated_s,
+            first_s=self._first_s,
+            last_s=self._first_s + max(self._last_s - self._begun_s, 0.0),
+            completion_s=self._completion_s,
+            errors=self._errors,
+            columns=columns,
+        ).to_bytes()
+
+
+def _of_rows(stretch: Stretch, sizes: I64, timed: I64) -> tuple[I64, F64]:
+    """The ids and costs of the rows that were timed. A batch's cost is shared out by the estimates of its rows."""
+    if stretch.sizes is None:
+        return (stretch.ids if stretch.timed is None else stretch.ids[timed]), stretch.costs_s
+    share = np.ones(len(stretch.ids)) if stretch.estimates_s is None else stretch.estimates_s
+    call = np.repeat(np.arange(sizes.size), sizes)
+    costs_s = np.full(sizes.size, np.nan)
+    costs_s[timed] = stretch.costs_s
+    whole = np.bincount(call, share, sizes.size)
+    of_rows = costs_s[call] * share / whole[call]
+    known = ~np.isnan(of_rows)
+    return stretch.ids[known], of_rows[known]

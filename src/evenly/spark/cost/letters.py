@@ -1,0 +1,70 @@
+"""Rows on which the function failed: told as an error, or set aside as dead letters beside the good results."""
+
+from __future__ import annotations
+
+import traceback
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import Row, StructType
+
+from evenly.errors import EvenlyError, FunctionFailed, InvalidResult, RowTooSlow, UnknownColumn
+from evenly.spark.cost.rows import as_json, row_class, rows_of
+
+ERROR = "error"
+LETTER = pa.struct([("type", pa.string()), ("message", pa.string()), ("row", pa.string())])
+LETTER_TYPE = StructType().add("type", "string").add("message", "string").add("row", "string")
+_LONGEST = 2_000
+
+
+def letters_of(payload: Any, error: BaseException) -> list[dict[str, str]]:
+    """A letter for each row of a call that failed."""
+    told = {"type": type(error).__name__, "message": str(error)}
+    return [{**told, "row": row} for row in _texts(payload)]
+
+
+def failure(payload: Any, error: BaseException) -> EvenlyError:
+    """The error to raise when rows that fail are not to be skipped: it says on which row."""
+    texts = _texts(payload)
+    on = texts[0] if len(texts) == 1 else f"a batch of {len(texts)} rows that begins with {texts[0] if texts else 'none'}"
+    on = on if len(on) <= _LONGEST else f"{on[:_LONGEST]}…"
+    if isinstance(error, RowTooSlow):
+        return RowTooSlow(f"{error}, on {on}: raise the limit, or on_error='skip' sets such rows aside")
+    if isinstance(error, InvalidResult):
+        return InvalidResult(f"{error}; on {on}")
+    return FunctionFailed(
+        f"the function raised {type(error).__name__}: {error}; on {on}. "
+        f"on_error='skip' sets such rows aside, retries= calls again.{_where(error)}"
+    )
+
+
+def _where(error: BaseException) -> str:
+    """Where in the user's code it was raised: of a chain of errors Spark shows the last one only."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "/evenly/spark/cost/" not in frame.filename]
+    return "\n" + "".join(traceback.format_list(frames)) if frames else ""
+
+
+def _texts(payload: Any) -> list[str]:
+    if isinstance(payload, Row):
+        return [as_json(payload)]
+    return [as_json(row) for row in rows_of(payload, row_class(payload.schema.names))]
+
+
+def good_rows(result: DataFrame) -> DataFrame:
+    """The rows of `by_cost(..., on_error="skip")` on which the function did not fail, without the column `error`."""
+    return _checked(result).where(F.col(ERROR).isNull()).drop(ERROR)
+
+
+def failed_rows(result: DataFrame) -> DataFrame:
+    """The dead letters of `by_cost(..., on_error="skip")`: the error's `type` and `message`, and the `row` as JSON."""
+    return _checked(result).where(F.col(ERROR).isNotNull()).select(f"{ERROR}.type", f"{ERROR}.message", f"{ERROR}.row")
+
+
+def _checked(result: DataFrame) -> DataFrame:
+    if ERROR not in result.columns:
+        raise UnknownColumn(
+            f"there is no column {ERROR!r}: give by_cost on_error='skip'; the columns are {', '.join(result.columns)}"
+        )
+    return result

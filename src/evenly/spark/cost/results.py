@@ -1,0 +1,206 @@
+"""What a user's function returned, as the columns of its schema. Nothing is guessed: what does not fit is named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+
+from evenly.errors import InvalidResult
+
+_UNFIT = (pa.lib.ArrowException, ValueError, TypeError, OverflowError, ArithmeticError, KeyError, AttributeError)
+_LONGEST = 120
+_WHOLE = {int, bool, type(None)}
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The columns of the results, and which of them may be null. `strict` names those that may not."""
+
+    schema: pa.Schema
+    strict: frozenset[str] = frozenset()
+
+    def columns(self, values: Sequence[Any]) -> tuple[list[pa.Array], dict[int, InvalidResult]]:
+        """A column for each field, and what is wrong with which values (in their place the columns have nulls).
+
+        A value is a dict (by name), a tuple or list (by position), or, if there is one field, what it holds.
+        """
+        wrong: dict[int, InvalidResult] = {}
+        lists = self._quick(values)
+        if lists is None:
+            lists = [[None] * len(values) for _ in self.schema]
+            for at, value in enumerate(values):
+                try:
+                    for column, held in zip(lists, self._taken(value), strict=True):
+                        column[at] = held
+                except InvalidResult as error:
+                    wrong[at] = error
+        return [self._array(field, column, wrong) for field, column in zip(self.schema, lists, strict=True)], wrong
+
+    def nulls(self, count: int) -> list[pa.Array]:
+        return [pa.nulls(count, field.type) for field in self.schema]
+
+    def _quick(self, values: Sequence[Any]) -> list[list[Any]] | None:
+        """The fields of values that are all alike and as they should be; None to look at each."""
+        names = self.schema.names
+        kinds = set(map(type, values))
+        holding = [kind for kind in kinds if issubclass(kind, (dict, tuple, list))]
+        if len(names) == 1:
+            if all(issubclass(kind, tuple) for kind in kinds) and not pa.types.is_nested(self.schema.field(0).type):
+                return [[value[0] for value in values]] if set(map(len, values)) == {1} else None
+            return None if holding else [list(values)]
+        if len(kinds) != 1 or not holding or set(map(len, values)) != {len(names)}:
+            return None
+        if issubclass(holding[0], dict):
+            alike = all(name in value for value in values for name in names)
+            return [[value[name] for value in values] for name in names] if alike else None
+        return [list(column) for column in zip(*values, strict=True)]
+
+    def _taken(self, value: Any) -> Sequence[Any]:
+        """The fields of one value, in order."""
+        names = self.schema.names
+        if len(names) == 1 and not self._wraps(value, self.schema.field(0).type):
+            return (value,)
+        if isinstance(value, dict):
+            missing = [name for name in names if name not in value]
+            unknown = [str(name) for name in value if name not in names]
+            if missing or unknown:
+                what = f"no field {missing[0]!r}" if missing else f"a field {unknown[0]!r} that the schema does not have"
+                raise InvalidResult(f"the function returned {_told(value)}, with {what}: the schema has {', '.join(names)}")
+            return [value[name] for name in names]
+        if isinstance(value, (tuple, list)):
+            if len(value) != len(names):
+                raise InvalidResult(
+                    f"the function returned {_told(value)}, of {len(value)} values: the schema has {len(names)} fields, "
+                    f"{', '.join(names)}"
+                )
+            return value
+        raise InvalidResult(
+            f"the function returned {_told(value)}: return a dict or a tuple with the fields {', '.join(names)}"
+        )
+
+    def _wraps(self, value: Any, kind: pa.DataType) -> bool:
+        """Whether a result for a schema of one field holds that field's value, or is it."""
+        if isinstance(value, dict):
+            name = self.schema.names[0]
+            if pa.types.is_struct(kind):
+                return list(value) == [name] and kind.get_field_index(name) < 0
+            return not pa.types.is_map(kind)
+        return isinstance(value, tuple) and not pa.types.is_nested(kind)
+
+    def _array(self, field: pa.Field, values: list[Any], wrong: dict[int, InvalidResult]) -> pa.Array:
+        convert = _converter(field.type)
+        if convert is _whole and set(map(type, values)) <= _WHOLE:
+            convert = None
+        try:
+            made = pa.array(values if convert is None else [convert(value) for value in values], field.type)
+        except _UNFIT:
+            made = pa.array(self._one_by_one(field, values, convert, wrong), field.type)
+        if made.null_count and field.name in self.strict:
+            for at, value in enumerate(values):
+                if value is None and at not in wrong:
+                    wrong[at] = InvalidResult(f"the function returned None for field {field.name!r}, which may not be null")
+        return made
+
+    def _one_by_one(
+        self, field: pa.Field, values: list[Any], convert: Callable[[Any], Any] | None, wrong: dict[int, InvalidResult]
+    ) -> list[Any]:
+        fit: list[Any] = []
+        for at, value in enumerate(values):
+            try:
+                made = value if convert is None else convert(value)
+                pa.array([made], field.type)
+            except _UNFIT as error:
+                made = None
+                wrong.setdefault(
+                    at,
+                    InvalidResult(
+                        f"the function returned {_told(value)} ({type(value).__name__}) for field {field.name!r}, which is of "
+                        f"type {field.type}: {error}"
+                    ),
+                )
+            fit.append(made)
+        return fit
+
+    def table(self, result: Any) -> list[pa.Array]:
+        """The columns of what a function over Arrow batches returned, by name."""
+        if not isinstance(result, (pa.RecordBatch, pa.Table)):
+            raise InvalidResult(
+                f"the function returned {_told(result)} ({type(result).__name__}): return a pyarrow RecordBatch or Table with "
+                f"the columns {', '.join(self.schema.names)}"
+            )
+        labels = result.schema.names
+        if sorted(labels) != sorted(self.schema.names):
+            raise InvalidResult(
+                f"the function returned the columns {', '.join(labels) or 'none'}, and the schema has "
+                f"{', '.join(self.schema.names)}: return these, in any order"
+            )
+        return [self._cast(result.column(field.name), field) for field in self.schema]
+
+    def _cast(self, column: pa.Array | pa.ChunkedArray, field: pa.Field) -> pa.Array:
+        if isinstance(column, pa.ChunkedArray):
+            column = column.combine_chunks()
+        if column.null_count and field.name in self.strict:
+            raise InvalidResult(f"the function returned a null for field {field.name!r}, which may not be null")
+        try:
+            return column if column.type == field.type else column.cast(field.type)
+        except _UNFIT as error:
+            raise InvalidResult(
+                f"the function returned {column.type} for field {field.name!r}, which is of type {field.type}: {error}"
+            ) from error
+
+
+def _told(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
+def _whole(value: Any) -> Any:
+    """A number for a field of whole numbers: Arrow would cut off what is behind the point."""
+    if value is not None and not isinstance(value, int) and value != int(value):
+        raise ValueError("it is not a whole number")
+    return value
+
+
+def _converter(kind: pa.DataType) -> Callable[[Any], Any] | None:
+    """What turns a value as Spark's users write it into what Arrow takes; None where nothing is to be done.
+
+    Structs may be tuples, and a datetime without a zone is one in the session's.
+    """
+    if pa.types.is_integer(kind):
+        return _whole
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        zone = ZoneInfo(kind.tz)
+        return lambda value: value.replace(tzinfo=zone) if isinstance(value, datetime) and value.tzinfo is None else value
+    if pa.types.is_struct(kind):
+        names, inner = [field.name for field in kind], [_converter(field.type) for field in kind]
+        return lambda value: _as_struct(value, names, inner)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        each = _converter(kind.value_type)
+        return None if each is None else lambda value: None if value is None else [each(held) for held in value]
+    if pa.types.is_map(kind):
+        of_key, of_item = _converter(kind.key_type) or _same, _converter(kind.item_type) or _same
+        return lambda value: [(of_key(key), of_item(item)) for key, item in value.items()] if isinstance(value, dict) else value
+    return None
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _as_struct(value: Any, names: list[str], inner: list[Callable[[Any], Any] | None]) -> Any:
+    if value is None:
+        return None
+    if isinstance(value, dict):
+        if unknown := [name for name in value if name not in names]:
+            raise ValueError(f"it has no field {unknown[0]!r}")
+        held = [value.get(name) for name in names]
+    elif isinstance(value, (tuple, list)):
+        held = list(value)
+    else:
+        raise TypeError("a struct is a dict or a tuple")
+    return {name: each(it) if each else it for name, it, each in zip(names, held, inner, strict=True)}

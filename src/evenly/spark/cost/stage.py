@@ -1,0 +1,109 @@
+"""One batch of rows through a user's function: placed evenly or by cost, run, measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import BinaryType, StructField, StructType
+
+from evenly.errors import InvalidParameter
+from evenly.grouping.cost.dealing import Rule
+from evenly.grouping.cost.model import CostModel
+from evenly.grouping.cost.report import InstanceReport
+from evenly.kernels.types import F64
+from evenly.spark.cost.calling import Calls
+from evenly.spark.cost.executing import ESTIMATE, ID, REPORT, Work, executor
+from evenly.spark.cost.letters import ERROR, LETTER_TYPE
+from evenly.spark.cost.options import Options, checked_schema
+from evenly.spark.cost.results import Shape
+from evenly.spark.cost.routing import Routing, route
+
+UNWATCHED_TIMES_EVERY = 64
+_in_arrow: dict[tuple[str, str | None], pa.Schema] = {}
+_ONE_ROUTER_S = 100e-6
+"""Rows that cost an instance so much are dealt out by one router: it handles a row in a hundredth of that."""
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """A user's function and how it is run. Its results come with a hidden column for reports."""
+
+    work: Work
+    options: Options
+    schema: StructType
+
+    @classmethod
+    def of(cls, df: DataFrame, function: Callable[[Any], Any], schema: StructType | str, options: Options) -> Stage:
+        """For rows with the columns of `df`."""
+        for name in df.columns:
+            if name.startswith("__evenly_"):
+                raise InvalidParameter(f"there is a column {name!r}, a name that Evenly uses: rename it")
+        parsed = checked_schema(df, schema, skip=options.skip)
+        nullable = StructType([StructField(field.name, field.dataType, nullable=True) for field in parsed.fields])
+        strict = frozenset(field.name for field in parsed.fields if not field.nullable)
+        calls = Calls(function, threads=options.threads, retries=options.retries, limit_s=options.time_limit_s)
+        shape = Shape(_arrow_schema(df, nullable), strict)
+        work = Work(calls, shape, len(df.columns), batch_rows=options.batch_rows, skip=options.skip)
+        return cls(work, options, nullable.add(ERROR, LETTER_TYPE) if options.skip else nullable)
+
+    def evenly(self, rows: DataFrame, *, report: bool = True, time_every: int = 1, candidates: int = 0) -> DataFrame:
+        """The same number of rows to each instance."""
+        placed = rows.repartition(self.options.instances)
+        if self.work.batch_rows is not None and self.options.objective != "arrival" and ID in rows.columns:
+            placed = placed.sortWithinPartitions(ID)  # batches of one key tell what the key costs
+        calls = replace(self.work.calls, time_every=time_every)
+        return self._run(placed, replace(self.work, calls=calls, report=report, candidates=candidates))
+
+    def by_cost(self, rows: DataFrame, model: CostModel, *, shares: F64 | None = None, report: bool = True) -> DataFrame:
+        """About the same work to each instance, by the estimates of `model`; or work in the proportion of `shares`."""
+        options = self.options
+        equal = np.full(options.instances, 1.0 / options.instances)
+        rule: Rule = "arrival" if options.objective == "arrival" else "longest-first"
+        routing = Routing(model.table, equal if shares is None else shares, rule)
+        routers = options.routers
+        if routers is None and model.mean_s / options.instances >= _ONE_ROUTER_S:
+            routers = 1
+        return self._run(self._ordered(route(rows, routing, routers=routers)), replace(self.work, report=report))
+
+    def _ordered(self, placed: DataFrame) -> DataFrame:
+        """Rows in the order in which an instance should run them."""
+        options = self.options
+        if options.objective == "completion":
+            return placed.sortWithinPartitions(ESTIMATE, ID)
+        # Several calls at once end together if the longest begin first; and batches are to be of rows that are alike.
+        if options.objective == "batch-time" and (options.threads > 1 or options.batch_rows is not None):
+            return placed.sortWithinPartitions(F.col(ESTIMATE).desc(), ID)
+        return placed
+
+    def _run(self, placed: DataFrame, work: Work) -> DataFrame:
+        if not work.report:  # nobody asks what rows cost
+            work = replace(work, calls=replace(work.calls, time_every=UNWATCHED_TIMES_EVERY))
+        output = StructType([*self.schema.fields]).add(REPORT, BinaryType())
+        return placed.mapInArrow(executor(work), output)
+
+
+def reports_of(ran: DataFrame) -> list[InstanceReport]:
+    """The reports among the results of a stage that was run (and persisted)."""
+    told = ran.where(F.col(REPORT).isNotNull()).select(REPORT).collect()
+    return [InstanceReport.from_bytes(bytes(row[0])) for row in told]
+
+
+def results_of(ran: DataFrame) -> DataFrame:
+    """The results alone."""
+    return ran.where(F.col(REPORT).isNull()).drop(REPORT)
+
+
+def _arrow_schema(df: DataFrame, schema: StructType) -> pa.Schema:
+    """What Spark makes of a schema in Arrow, by its public way: a query without tasks, once for each schema and time zone."""
+    spark = df.sparkSession
+    asked = (schema.json(), spark.conf.get("spark.sql.session.timeZone"))
+    if asked not in _in_arrow:
+        nothing = (F.lit(None).cast(field.dataType).alias(field.name) for field in schema.fields)
+        _in_arrow[asked] = spark.range(0).select(*nothing).toArrow().schema
+    return _in_arrow[asked]

@@ -1,0 +1,46 @@
+"""What `test_by_cost_connect.py` runs in a process of its own, which then serves Connect sessions only."""
+
+import json
+import sys
+
+from pyspark.sql import SparkSession
+
+import evenly
+from evenly.spark.java import provide_java
+
+ROWS = 600
+
+
+def double(row):
+    return {"twice": row.id * 2, "kind": row.kind}
+
+
+def main() -> None:
+    provide_java()
+    spark = SparkSession.builder.remote("local[2]").getOrCreate()
+    try:
+        sys.stdout.write(json.dumps(told(spark)) + "\n")
+    finally:
+        spark.stop()
+
+
+def told(spark):
+    df = spark.range(0, ROWS, 1, 2).selectExpr("id", "cast(id % 5 as int) as kind")
+    results = {"session": type(spark).__module__}
+    watch = evenly.CostWatch()
+    learnt = evenly.by_cost(df, double, "twice long, kind int", cost_key="kind", instances=2, watch=watch)
+    results["ready before"] = watch.ready
+    results["learnt"] = sorted(row.twice for row in learnt.collect()) == [2 * at for at in range(ROWS)]
+    results["reported"] = sum(report.rows for report in watch.reports)
+    results["keys"] = watch.costs.keys
+    reused = evenly.by_cost(df, double, "twice long, kind int", costs=watch.costs, instances=3, on_error="skip")
+    results["reused"] = sorted(row.twice for row in evenly.good_rows(reused).collect()) == [2 * at for at in range(ROWS)]
+    try:
+        evenly.by_cost(df, double, "twice long", cost_key="kinds", instances=2)
+    except evenly.EvenlyError as error:
+        results["error"] = str(error)
+    return results
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,43 @@
+"""Cost models that tests write down instead of measuring: what is asserted must not depend on the clock."""
+
+import numpy as np
+from pyspark import TaskContext
+
+from evenly.grouping.cost import CostMeter, CostModel
+
+KINDS_MS = {0: 40, 1: 20, 2: 8, 3: 2, 4: 1}
+
+
+def model_of(spark, costs_s, expression="kind", kind="int", times=50):
+    """A model that has seen every key often enough to believe its cost."""
+    keys = spark.createDataFrame([(key,) for key in costs_s], f"key {kind}")
+    ids = {row.key: row.id for row in keys.selectExpr("key", "xxhash64(key) as id").collect()}
+    meter = CostMeter()
+    for key, cost_s in costs_s.items():
+        meter.add(np.full(times, ids[key]), np.full(times, cost_s))
+    return CostModel((expression,)).learn(meter.report(instance=0))
+
+
+def kinds_model(spark):
+    return model_of(spark, {kind: ms / 1000.0 for kind, ms in KINDS_MS.items()})
+
+
+class Placed:
+    """Says where and in which turn a row was run: columns `id`, `kind`, `instance`, `turn`."""
+
+    schema = "id long, kind int, instance int, turn int"
+
+    def __init__(self):
+        self.turn = 0
+
+    def __call__(self, row):
+        self.turn += 1
+        return row.id, row.kind, TaskContext.get().partitionId(), self.turn
+
+
+def loads_ms(rows, instances):
+    """The work of each instance, by the costs written down."""
+    loads = np.zeros(instances)
+    for row in rows:
+        loads[row.instance] += KINDS_MS[row.kind]
+    return loads

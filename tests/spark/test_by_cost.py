@@ -1,0 +1,233 @@
+"""`by_cost` in batch: every row once, instances with equal work, rows in the order that the objective asks for."""
+
+import sys
+
+import known_costs
+import numpy as np
+import pytest
+from known_costs import KINDS_MS, Placed, kinds_model, loads_ms, model_of
+from pyspark import cloudpickle
+from pyspark.sql import functions as F
+
+import evenly
+from evenly.grouping.cost import CostMeter, CostModel
+from evenly.measures import imbalance_pct
+from evenly.spark.cost.routing import slots
+from evenly.spark.murmur3 import hash_int
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import tests
+cloudpickle.register_pickle_by_value(known_costs)
+
+ROWS, INSTANCES = 3_000, 4
+
+
+def double(row):
+    return row.id * 2
+
+
+def kinds(spark, rows=ROWS):
+    """Rows of five kinds, the cheap ones many; kinds come in runs, as recorded rows do."""
+    kind = (
+        "case when id % 100 < 2 then 0 when id % 100 < 6 then 1 when id % 100 < 20 then 2 when id % 100 < 50 then 3 else 4 end"
+    )
+    return spark.range(0, rows, 1, 3).selectExpr("id", f"cast({kind} as int) as kind")
+
+
+@pytest.fixture(scope="module")
+def model(spark):
+    return kinds_model(spark)
+
+
+@pytest.fixture
+def adaptive_off(spark):
+    spark.conf.set("spark.sql.adaptive.enabled", "false")
+    yield
+    spark.conf.unset("spark.sql.adaptive.enabled")
+
+
+def test_every_row_is_run_once_without_a_model(spark):
+    watch = evenly.CostWatch()
+    result = kinds(spark).transform(
+        evenly.by_cost, function=double, schema="twice long", cost_key="kind", instances=INSTANCES, watch=watch
+    )
+    assert not watch.ready
+    assert 0 < sum(report.rows for report in watch.first_wave) < ROWS / 8
+    assert sorted(row.twice for row in result.collect()) == [2 * at for at in range(ROWS)]
+    assert watch.ready
+    assert sum(report.rows for report in watch.reports) == ROWS
+    assert len(watch.busy_s) == INSTANCES
+    assert watch.costs.expressions == ("kind",)
+    assert watch.costs.rows > 0  # how many are timed depends on what they cost
+
+
+def test_the_first_wave_is_not_run_again(spark, tmp_path):
+    def noted(row, folder=str(tmp_path)):
+        import os
+        from pathlib import Path
+
+        with Path(folder, str(os.getpid())).open("a") as file:
+            file.write(f"{row.id}\n")
+        return row.id
+
+    result = evenly.by_cost(kinds(spark, 400), noted, "id long", cost_key="kind", instances=2)
+    assert result.count() == 400
+    called = sorted(int(line) for path in tmp_path.iterdir() for line in path.read_text().split())
+    assert called == list(range(400))
+
+
+def test_every_row_is_run_once_with_a_model_and_nothing_before_the_action(spark, model, tmp_path):
+    def marked(row, folder=str(tmp_path)):
+        from pathlib import Path
+
+        Path(folder, "called").touch()
+        return row.id
+
+    path = tmp_path / "costs.json"
+    model.save(path)
+    result = evenly.by_cost(kinds(spark), marked, "id long", instances=INSTANCES, costs=path)
+    assert not (tmp_path / "called").exists()
+    assert sorted(row.id for row in result.collect()) == list(range(ROWS))
+    assert (tmp_path / "called").exists()
+
+
+@pytest.mark.parametrize("routers", [None, 3])
+def test_instances_have_the_same_work(spark, model, routers):
+    rows = evenly.by_cost(
+        kinds(spark), Placed(), Placed.schema, instances=INSTANCES, costs=model, cost_key="kind", routers=routers
+    ).collect()
+    assert sorted(row.id for row in rows) == list(range(ROWS))
+    assert imbalance_pct(loads_ms(rows, INSTANCES)) < (1.0 if routers is None else 3.0)
+
+
+@pytest.mark.usefixtures("adaptive_off")
+def test_without_adaptive_execution_too(spark, model):
+    rows = evenly.by_cost(kinds(spark), Placed(), Placed.schema, instances=INSTANCES, costs=model).collect()
+    assert sorted(row.id for row in rows) == list(range(ROWS))
+    assert imbalance_pct(loads_ms(rows, INSTANCES)) < 1.0
+
+
+def test_spark_alone_does_not_give_them_the_same_work(spark):
+    """What the tests above would find if nothing were scheduled."""
+    rows = evenly.by_cost(kinds(spark), Placed(), Placed.schema, instances=INSTANCES, costs=CostModel("kind")).collect()
+    assert imbalance_pct(loads_ms(rows, INSTANCES)) > 3.0
+
+
+def test_many_routers_of_cheap_rows(spark):
+    cheap = model_of(spark, {kind: ms / 1e6 for kind, ms in KINDS_MS.items()})
+    rows = evenly.by_cost(kinds(spark), Placed(), Placed.schema, instances=INSTANCES, costs=cheap).collect()
+    assert sorted(row.id for row in rows) == list(range(ROWS))
+    assert imbalance_pct(loads_ms(rows, INSTANCES)) < 3.0
+
+
+def test_completion_runs_short_rows_first_within_an_instance(spark, model):
+    rows = evenly.by_cost(
+        kinds(spark), Placed(), Placed.schema, instances=INSTANCES, costs=model, objective="completion"
+    ).collect()
+    assert imbalance_pct(loads_ms(rows, INSTANCES)) < 1.0
+    for instance in range(INSTANCES):
+        ran = sorted((row.turn, KINDS_MS[row.kind]) for row in rows if row.instance == instance)
+        costs = [cost for _, cost in ran]
+        assert len(set(costs)) == len(KINDS_MS)
+        assert costs == sorted(costs)
+
+
+def test_arrival_keeps_the_order_of_arrival(spark, model):
+    rows = evenly.by_cost(
+        kinds(spark), Placed(), Placed.schema, instances=INSTANCES, costs=model, objective="arrival"
+    ).collect()
+    assert sorted(row.id for row in rows) == list(range(ROWS))
+    assert imbalance_pct(loads_ms(rows, INSTANCES)) < 1.0
+    for instance in range(INSTANCES):
+        ran = sorted((row.turn, row.id) for row in rows if row.instance == instance)
+        assert [at for _, at in ran] == sorted(at for _, at in ran)
+
+
+def test_rows_are_routed_alike_whatever_order_they_come_in(spark, model):
+    """So that a router that Spark runs again sends every row where it went before."""
+    df = kinds(spark)
+    placed = [
+        {
+            row.id: row.instance
+            for row in evenly.by_cost(each, Placed(), Placed.schema, instances=INSTANCES, costs=model).collect()
+        }
+        for each in (df, df.orderBy(F.col("id").desc()).coalesce(1))
+    ]
+    assert placed[0] == placed[1]
+
+
+def test_null_is_a_key_and_several_columns_are_one(spark):
+    df = spark.range(0, 600, 1, 2).selectExpr("id", "if(id % 3 = 0, null, cast(id % 3 as int)) as kind", "id % 2 as other")
+    watch = evenly.CostWatch()
+    result = evenly.by_cost(df, double, "twice long", cost_key=["kind", "other + 1"], instances=2, watch=watch)
+    assert sorted(row.twice for row in result.collect()) == [2 * at for at in range(600)]
+    assert watch.costs.expressions == ("kind", "other + 1")
+    assert watch.costs.keys == 6
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_no_rows_give_no_results(spark, model, known):
+    empty = kinds(spark).where("id < 0")
+    result = evenly.by_cost(empty, double, "twice long", cost_key="kind", instances=3, costs=model if known else None)
+    assert result.collect() == []
+    assert result.columns == ["twice"]
+
+
+def test_rows_of_constant_cost_go_out_evenly_and_are_sampled(spark):
+    meter = CostMeter()
+    meter.add(np.arange(1_000) % 5, np.full(1_000, 0.001))
+    constant = CostModel("kind").learn(meter.report(instance=0))
+    assert constant.constant
+    watch = evenly.CostWatch()
+    result = evenly.by_cost(kinds(spark), Placed(), Placed.schema, instances=INSTANCES, costs=constant, watch=watch)
+    rows = result.collect()
+    assert sorted(row.id for row in rows) == list(range(ROWS))
+    assert np.ptp(np.bincount([row.instance for row in rows])) <= 3
+    assert "__evenly_instance" not in result._jdf.queryExecution().toString()
+    assert sum(report.rows for report in watch.reports) == ROWS
+    assert sum(report.timed for report in watch.reports) == pytest.approx(ROWS / 16, rel=0.05)
+    assert sum(report.counted for report in watch.reports) == pytest.approx(ROWS, rel=0.05)
+    watch = evenly.CostWatch()
+    evenly.by_cost(kinds(spark), double, "n long", instances=2, costs=constant, watch=watch, threads=2).count()
+    assert sum(report.counted for report in watch.reports) == ROWS  # threads time every call
+
+
+def test_columns_that_spark_cannot_hash_are_carried(spark, model):
+    df = kinds(spark, 200).selectExpr("*", "map('a', id) as m", "named_struct('x', id, 'y', map(1, 2)) as s")
+    result = evenly.by_cost(df, lambda row: row.m["a"] + row.s.x + row.s.y[1], "n long", instances=2, costs=model)
+    assert sorted(row.n for row in result.collect()) == [2 * at + 2 for at in range(200)]
+
+
+def test_the_watch_counts_what_the_instances_did(spark, model):
+    watch = evenly.CostWatch()
+    evenly.by_cost(kinds(spark), Placed(), Placed.schema, instances=INSTANCES, costs=model, watch=watch).collect()
+    assert [report.instance for report in watch.reports] == list(range(INSTANCES))
+    assert {report.executor for report in watch.reports} == {watch.reports[0].executor}
+    estimated = [report.estimated_s for report in watch.reports]
+    assert sum(estimated) == pytest.approx(ROWS / 100 * (2 * 40 + 4 * 20 + 14 * 8 + 30 * 2 + 50 * 1) / 1000, rel=0.02)
+    assert imbalance_pct(estimated) < 1.0
+    assert watch.costs.rows == pytest.approx(model.rows + ROWS)
+    with pytest.raises(evenly.EvenlyError, match="one for each"):
+        evenly.by_cost(kinds(spark), Placed(), Placed.schema, instances=2, costs=model, watch=watch)
+
+
+def test_slots_lead_to_their_partitions_where_there_is_no_repartition_by_id():
+    for partitions in (1, 7, 64):
+        reached = hash_int(slots(partitions), np.full(partitions, 42, np.int32)) % partitions
+        assert reached.tolist() == list(range(partitions))
+
+
+def test_the_key_that_tells_the_cost_is_found(spark):
+    def work(row):
+        total = 0
+        for step in range(20_000 if row.kind == 0 else 200):
+            total += step
+        return total
+
+    df = spark.range(0, 1_200, 1, 2).selectExpr("id", "cast(id % 4 as int) as kind", "cast(id % 7 as int) as noise")
+    ranked = evenly.recommend_cost_key(df, work, "total long", candidates=["noise", "id", "kind"], rows=800)
+    assert ranked[0].expression == "kind"
+    assert "id" not in [predictor.expression for predictor in ranked]
+    watch = evenly.CostWatch()
+    result = evenly.by_cost(df, work, "total long", instances=2, watch=watch)
+    assert result.count() == 1_200
+    assert "kind" in watch.costs.expressions[0]

@@ -1,0 +1,214 @@
+"""Bad input, and functions that misbehave: they raise, block, fork or print."""
+
+import json
+import multiprocessing
+import os
+import sys
+import time
+
+import pytest
+from pyspark import cloudpickle
+from pyspark.errors import PythonException
+
+import evenly
+from evenly.errors import (
+    ColumnConflict,
+    DamagedData,
+    InvalidKeys,
+    InvalidParameter,
+    StreamingMismatch,
+    UnknownColumn,
+)
+from evenly.grouping.cost import CostModel
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import tests
+
+EVEN = CostModel("id")
+FOREVER_S = 3_600.0
+
+
+def same(row):
+    return row.id
+
+
+@pytest.fixture(scope="module")
+def df(spark):
+    return spark.range(0, 60, 1, 2).selectExpr("id", "concat('r', id) as name", "map(1, id) as m")
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "told"),
+    [
+        ({"cost_key": "nme"}, UnknownColumn, "'nme'.*id, name, m"),
+        ({"cost_key": "lower(name"}, InvalidParameter, "'lower\\(name'"),
+        ({"cost_key": []}, InvalidParameter, "no column"),
+        ({"cost_key": "m"}, InvalidKeys, "map"),
+        ({"cost_key": "sum(id)"}, InvalidParameter, "sum"),
+        ({"instances": 0}, InvalidParameter, "instances must be a whole number from 1 .*got 0"),
+        ({"instances": 2.5}, InvalidParameter, "got 2.5"),
+        ({"objective": "speed"}, InvalidParameter, "'batch-time', 'completion', 'arrival', got 'speed'"),
+        ({"on_error": "ignore"}, InvalidParameter, "'fail', 'skip', got 'ignore'"),
+        ({"threads": 0}, InvalidParameter, "threads .*got 0"),
+        ({"retries": -1}, InvalidParameter, "retries .*got -1"),
+        ({"routers": 0}, InvalidParameter, "routers .*got 0"),
+        ({"batch_rows": 0}, InvalidParameter, "batch_rows .*got 0"),
+        ({"time_limit_s": 0}, InvalidParameter, "time_limit_s .*got 0"),
+        ({"time_limit_s": float("nan")}, InvalidParameter, "time_limit_s .*got nan"),
+        ({"costs": 3}, InvalidParameter, "got 3"),
+        ({"costs": EVEN, "cost_key": "name"}, InvalidParameter, "of the key id, not of name"),
+        ({"function": 5}, InvalidParameter, "got 5"),
+        ({"schema": "n long, error string", "on_error": "skip"}, ColumnConflict, "'error'"),
+        ({"schema": "__evenly_report binary"}, ColumnConflict, "__evenly_report"),
+    ],
+)
+def test_bad_input_is_named(df, options, kind, told):
+    given = {"function": same, "schema": "id long", "instances": 2, **options}
+    if "costs" not in given:
+        given.setdefault("cost_key", "id")
+    with pytest.raises(kind, match=told):
+        evenly.by_cost(df, **given)
+
+
+def test_more_bad_input(spark, df, tmp_path):
+    with pytest.raises(InvalidParameter, match="__evenly_id"):
+        evenly.by_cost(df.withColumnRenamed("id", "__evenly_id"), same, "id long", instances=2, cost_key="name")
+    (tmp_path / "costs.json").write_text("{}")
+    with pytest.raises(DamagedData, match=r"costs\.json"):
+        evenly.by_cost(df, same, "id long", instances=2, costs=tmp_path / "costs.json")
+    with pytest.raises(UnknownColumn, match="on_error='skip'"):
+        evenly.good_rows(df)
+    streaming = spark.readStream.format("rate").load()
+    with pytest.raises(StreamingMismatch, match="stream_by_cost"):
+        evenly.by_cost(streaming, same, "id long", instances=2, cost_key="value")
+    with pytest.raises(StreamingMismatch, match="batch"):
+        evenly.recommend_cost_key(streaming, same, "id long")
+    given = {"instances": 2, "sink": print, "checkpoint": tmp_path / "checkpoint"}
+    with pytest.raises(StreamingMismatch, match="by_cost"):
+        evenly.stream_by_cost(df, same, "id long", cost_key="id", **given)
+    with pytest.raises(InvalidParameter, match="recommend_cost_key"):
+        evenly.stream_by_cost(streaming, same, "id long", **given)
+    with pytest.raises(InvalidParameter, match="sink"):
+        evenly.stream_by_cost(streaming, same, "id long", cost_key="value", **{**given, "sink": "parquet"})
+    with pytest.raises(InvalidParameter, match="on_error='skip'"):
+        evenly.stream_by_cost(streaming, same, "id long", cost_key="value", dead_letters=print, **given)
+    assert not (tmp_path / "checkpoint").exists()
+
+
+def picky(row):
+    if row.id % 20 == 7:
+        raise ValueError(f"not {row.name}")
+    return {"id": row.id, "text": row.name} if row.id % 20 != 9 else {"id": "nine", "text": None}
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_row_that_fails_ends_the_job_and_is_named(df, threads):
+    told = r'(?s)FunctionFailed: the function raised ValueError: not r\d*7.*"name": "r\d*7".*on_error=.*in picky'
+    with pytest.raises(PythonException, match=told):
+        evenly.by_cost(
+            df.where("id % 20 != 9"), picky, "id long, text string", instances=1, costs=EVEN, threads=threads
+        ).count()
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_rows_that_fail_are_set_aside_with_row_and_error(df, threads):
+    result = evenly.by_cost(
+        df, picky, "id long, text string", instances=2, cost_key="id % 3", on_error="skip", retries=1, threads=threads
+    )
+    assert result.columns == ["id", "text", "error"]
+    assert result.count() == 60
+    good = evenly.good_rows(result)
+    assert good.columns == ["id", "text"]
+    assert sorted(row.id for row in good.collect()) == [at for at in range(60) if at % 20 not in {7, 9}]
+    failed = sorted(evenly.failed_rows(result).collect(), key=lambda row: json.loads(row.row)["id"])
+    assert [json.loads(row.row) for row in failed] == [
+        {"id": at, "name": f"r{at}", "m": {"1": at}} for at in (7, 9, 27, 29, 47, 49)
+    ]
+    assert [row.type for row in failed] == ["ValueError", "InvalidResult"] * 3
+    assert failed[0].message == "not r7"
+    assert "'nine'" in failed[1].message
+
+
+def test_a_batch_that_fails_gives_a_letter_for_each_of_its_rows(df):
+    def whole(batch):
+        if 13 in batch.column("id").to_pylist():
+            raise RuntimeError("unlucky")
+        return batch.select(["id"])
+
+    result = evenly.by_cost(df, whole, "id long", instances=1, cost_key="id", on_error="skip", batch_rows=5).persist()
+    good = [row.id for row in evenly.good_rows(result).collect()]
+    failed = [json.loads(row.row)["id"] for row in evenly.failed_rows(result).collect()]
+    result.unpersist()
+    assert sorted(good + failed) == list(range(60))
+    assert 13 in failed
+    assert len(failed) <= 5
+
+
+def block(row):
+    if row.id == 5:
+        while True:
+            pass
+    if row.id == 6:
+        time.sleep(FOREVER_S)
+    return row.id
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_call_that_blocks_for_ever_is_an_error_of_its_row(df, threads):
+    options = {"instances": 1, "costs": EVEN, "time_limit_s": 1.0, "threads": threads}
+    result = evenly.by_cost(df, block, "id long", on_error="skip", **options).collect()
+    assert sorted(row.id for row in result if row.error is None) == [at for at in range(60) if at not in {5, 6}]
+    assert {json.loads(row.error.row)["id"] for row in result if row.error is not None} == {5, 6}
+    assert {row.error.type for row in result if row.error is not None} == {"RowTooSlow"}
+    if threads == 1:
+        with pytest.raises(PythonException, match=r'RowTooSlow: .*time_limit_s=1.*"id": 5'):
+            evenly.by_cost(df.where("id = 5"), block, "id long", **options).collect()
+
+
+def fork(row):
+    if row.id == 11:
+        child = os.fork()
+        if child == 0:
+            if row.name == "r11":
+                return "child"
+            raise SystemExit
+        return f"child ended with {os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])}"
+    if row.id == 12:
+        with multiprocessing.get_context("fork").Pool(2) as pool:
+            return str(sum(pool.map(abs, [-1, -2])))
+    return row.name
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_function_that_forks_does_not_disturb_spark(df, threads):
+    result = evenly.by_cost(df, fork, "name string", instances=2, costs=EVEN, threads=threads).collect()
+    expected = {f"r{at}" for at in range(60) if at not in {11, 12}} | {"child ended with 70", "3"}
+    assert len(result) == 60
+    assert {row.name for row in result} == expected
+
+
+def test_a_function_that_prints_does_not_disturb_spark(df):
+    def chatty(row):
+        print("x" * 1_000, flush=True)  # noqa: T201
+        sys.stderr.write("y" * 100 + "\n")
+        os.write(1, b"straight to standard output\n")
+        return row.id
+
+    assert sorted(row.id for row in evenly.by_cost(df, chatty, "id long", instances=2, costs=EVEN).collect()) == list(range(60))
+
+
+def test_async_functions_with_errors_and_a_limit(df):
+    async def fetch(row):
+        import asyncio
+
+        if row.id == 3:
+            await asyncio.sleep(FOREVER_S)
+        if row.id == 4:
+            raise ConnectionError("refused")
+        await asyncio.sleep(0.001)
+        return row.id
+
+    result = evenly.by_cost(
+        df, fetch, "id long", instances=2, costs=EVEN, threads=20, time_limit_s=1.0, on_error="skip"
+    ).collect()
+    assert sorted(row.id for row in result if row.error is None) == [at for at in range(60) if at not in {3, 4}]
+    assert {row.error.type for row in result if row.error is not None} == {"RowTooSlow", "ConnectionError"}

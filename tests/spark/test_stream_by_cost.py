@@ -1,0 +1,186 @@
+"""`stream_by_cost`: costs that are learnt batch by batch, kept beside the checkpoint, read back, and never counted twice."""
+
+import json
+import sys
+from pathlib import Path
+
+import known_costs
+import pytest
+from known_costs import Placed, kinds_model, loads_ms
+from pyspark import cloudpickle
+from pyspark.errors import StreamingQueryException
+
+import evenly
+from evenly.errors import DamagedData, InvalidCheckpoint
+from evenly.grouping.cost import CostScheduler, SchedulerState
+from evenly.measures import imbalance_pct
+from evenly.spark.cost.store import CostStore, saved_costs
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import tests
+cloudpickle.register_pickle_by_value(known_costs)
+
+INSTANCES = 3
+
+
+class Stream:
+    """A folder of rows to stream from, one file a batch, and one of what the sink has written."""
+
+    def __init__(self, spark, folder):
+        self.spark, self.folder = spark, folder
+        self.input, self.output, self.checkpoint = (str(folder / name) for name in ("in", "out", "checkpoint"))
+        self.rows = 0
+        Path(self.input).mkdir()
+
+    def add(self, rows=300, files=1):
+        for _ in range(files):
+            new = self.spark.range(self.rows, self.rows + rows, numPartitions=1)
+            kind = "cast(case when id % 50 < 1 then 0 when id % 50 < 10 then 2 else 4 end as int)"
+            new.selectExpr("id", f"{kind} as kind").write.mode("append").parquet(self.input)
+            self.rows += rows
+
+    def stream(self):
+        return self.spark.readStream.schema("id long, kind int").option("maxFilesPerTrigger", 1).parquet(self.input)
+
+    def sink(self, results, batch_id):
+        results.write.mode("overwrite").parquet(f"{self.output}/batch={batch_id}")
+
+    def run(self, function=None, schema=Placed.schema, **options):
+        """All rows that are there."""
+        given = {"cost_key": "kind", "instances": INSTANCES, "sink": self.sink, "checkpoint": self.checkpoint, **options}
+        function = Placed() if function is None else function
+        query = evenly.stream_by_cost(self.stream(), function, schema, trigger={"availableNow": True}, **given)
+        query.awaitTermination()
+        return query
+
+    def written(self):
+        return self.spark.read.parquet(self.output).collect()
+
+    def saved(self):
+        return sorted(int(path.stem) for path in Path(self.checkpoint, "costs").glob("[0-9]*.json"))
+
+
+@pytest.fixture
+def stream(spark, tmp_path):
+    return Stream(spark, tmp_path)
+
+
+def test_every_row_once_and_costs_saved_with_each_batch(spark, stream):
+    stream.add(files=3)
+    watch = evenly.CostWatch()
+    stream.run(watch=watch)
+    assert sorted(row.id for row in stream.written()) == list(range(stream.rows))
+    assert stream.saved() == [0, 1, 2]
+    assert [batch.batch_id for batch in watch.batches] == [0, 1, 2]
+    assert watch.batches[0].decision.state is SchedulerState.ROUND_ROBIN
+    assert watch.batches[0].decision.even
+    assert watch.batches[1].decision.state is SchedulerState.RUN
+    assert [sum(report.rows for report in batch.reports) for batch in watch.batches] == [300, 300, 300]
+    model = saved_costs(spark, stream.checkpoint)
+    assert model == watch.costs
+    assert model.expressions == ("kind",)
+    assert model.keys == 3
+
+
+def test_a_model_that_is_given_schedules_the_first_batch(spark, stream):
+    stream.add(rows=1_000)
+    stream.run(costs=kinds_model(spark))
+    rows = stream.written()
+    assert sorted(row.id for row in rows) == list(range(1_000))
+    assert imbalance_pct(loads_ms(rows, INSTANCES)) < 2.0
+
+
+def test_a_restart_goes_on_with_what_was_learnt(spark, stream):
+    stream.add(files=2)
+    stream.run()
+    before = CostStore(spark, stream.checkpoint).newest()
+    stream.add()
+    watch = evenly.CostWatch()
+    stream.run(watch=watch)
+    assert stream.saved() == [0, 1, 2]
+    assert [batch.batch_id for batch in watch.batches] == [2]
+    assert watch.batches[0].decision.state is SchedulerState.RUN
+    assert watch.batches[0].decision.model == before.model
+    assert sorted(row.id for row in stream.written()) == list(range(stream.rows))
+    # Another number of instances keeps what is known of costs; another cost key begins anew.
+    stream.add()
+    stream.run(watch=watch, instances=2)
+    assert watch.batches[-1].decision.model.keys == 3
+    assert len(watch.batches[-1].reports) == 2
+    stream.add()
+    stream.run(watch=watch, cost_key="id % 2")
+    assert watch.batches[-1].decision.state is SchedulerState.ROUND_ROBIN
+    assert sorted(row.id for row in stream.written()) == list(range(stream.rows))
+
+
+def test_a_batch_that_is_run_again_is_not_counted_twice(stream, spark):
+    stream.add(files=2)
+    stream.run()
+    counted = CostStore(spark, stream.checkpoint).newest()
+    # As if the driver had died when the costs of batch 1 were saved and the batch was not committed.
+    for path in (*Path(stream.checkpoint, "commits").glob("1"), *Path(stream.checkpoint, "commits").glob(".1.crc")):
+        path.unlink()
+    watch = evenly.CostWatch()
+    stream.run(watch=watch)
+    assert [batch.batch_id for batch in watch.batches] == [1]
+    again = CostStore(spark, stream.checkpoint).newest()
+    assert again.last_batch == counted.last_batch == 1
+    assert again.model.moments[0].ids.tolist() == counted.model.moments[0].ids.tolist()
+    assert again.model.moments[0].counts.tolist() == pytest.approx(counted.model.moments[0].counts.tolist())
+    assert sorted(row.id for row in stream.written()) == list(range(stream.rows))
+
+
+def test_a_sink_that_fails_leaves_nothing_counted(spark, stream):
+    stream.add(files=2)
+    persisted = len(spark.sparkContext._jsc.getPersistentRDDs())
+
+    def failing(results, batch_id):
+        if batch_id == 1:
+            raise RuntimeError("no room")
+        stream.sink(results, batch_id)
+
+    with pytest.raises(StreamingQueryException, match="no room"):
+        stream.run(sink=failing)
+    assert stream.saved() == [0]
+    stream.run()
+    assert stream.saved() == [0, 1]
+    assert CostStore(spark, stream.checkpoint).newest().last_batch == 1
+    assert sorted(row.id for row in stream.written()) == list(range(stream.rows))
+    assert len(spark.sparkContext._jsc.getPersistentRDDs()) == persisted
+
+
+def test_dead_letters_are_set_aside(spark, stream):
+    stream.add(files=2)
+    letters = {}
+
+    def refuse(row):
+        if row.id % 100 == 7:
+            raise ValueError(f"no {row.id}")
+        return row.id
+
+    def set_aside(failed, batch_id):
+        letters[batch_id] = [row.asDict() for row in failed.collect()]
+
+    stream.run(refuse, "id long", on_error="skip", dead_letters=set_aside)
+    refused = {batch: sorted(json.loads(letter["row"])["id"] for letter in told) for batch, told in letters.items()}
+    assert refused == {0: [7, 107, 207], 1: [307, 407, 507]}
+    assert sorted(row.id for row in stream.written()) == [at for at in range(600) if at % 100 != 7]
+    assert spark.read.parquet(stream.output).columns == ["id", "batch"]
+
+
+def test_old_costs_are_removed_and_broken_ones_refused(spark, tmp_path):
+    store = CostStore(spark, str(tmp_path / "c"))
+    scheduler = CostScheduler(2, expressions=("kind",))
+    for number in range(12):
+        store.save(number, scheduler)
+    kept = sorted(int(path.stem) for path in (tmp_path / "c" / "costs").glob("[0-9]*.json"))
+    assert kept == list(range(3, 12))
+    assert store.before(3) is None
+    assert store.before(7) == scheduler
+    broken = tmp_path / "c" / "costs" / "11.json"
+    broken.write_text(broken.read_text()[:-20])
+    for checksum in (tmp_path / "c" / "costs").glob(".11.json.crc"):
+        checksum.unlink()
+    with pytest.raises(DamagedData, match=r"11\.json"):
+        store.newest()
+    with pytest.raises(InvalidCheckpoint, match="nothing-here"):
+        saved_costs(spark, str(tmp_path / "nothing-here"))
