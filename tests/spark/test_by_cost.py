@@ -123,7 +123,7 @@ def test_completion_runs_short_rows_first_within_an_instance(spark, model):
     rows = evenly.by_cost(
         kinds(spark), Placed(), Placed.schema, instances=INSTANCES, costs=model, objective="completion"
     ).collect()
-    assert imbalance_pct(loads_ms(rows, INSTANCES)) < 1.0
+    assert imbalance_pct(loads_ms(rows, INSTANCES)) < 3.0
     for instance in range(INSTANCES):
         ran = sorted((row.turn, KINDS_MS[row.kind]) for row in rows if row.instance == instance)
         costs = [cost for _, cost in ran]

@@ -57,7 +57,8 @@ def by_cost(
     - `threads` (1 to 1,000): calls at once in each instance, for functions that wait. A row costs its share of the time.
     - `on_error`: "fail" ends the job with the row and the error; "skip" adds a column `error` (`good_rows`, `failed_rows`).
       `retries` (0 to 100) calls again before that. `time_limit_s` makes a longer call an error.
-    - `routers`: tasks that deal out the rows; None: one for costly rows, else one for each partition of `df`.
+    - `routers`: tasks that deal out the rows; None: one for costly rows unless the objective is "completion", else one for
+      each partition of `df`.
     - `watch`: a `CostWatch` that says what was measured, and gives a model for the next run.
 
     Spark may run a task again (a lost worker, speculation), and the function is then called again for its rows; each row is
