@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from evenly.papers.osg import CITATION, TITLE
+from evenly.papers.osg import CITATION, TITLE, at_every_k
 from evenly.papers.posg_bench import EVENLY, ROUND_ROBIN
 from evenly.papers.spark_bench import SparkBench
 from evenly.papers.spark_figures import FOOTNOTE, Experiment, by_instances, chosen_of, described, work_of
@@ -53,22 +53,7 @@ def figure_2(bench: SparkBench) -> PaperFigure:
             within_pct=WITHIN_PCT,
             why="the paper's is at k = 5, where its round-robin has a spike that it calls unanticipated",
         ),
-        sentence(
-            "2",
-            EVENLY,
-            published="OSG has a smaller mean completion time at every k",
-            measured=", ".join(f"{gain:.2f}" for gain in gains) + " (S_L, k = 2 to 10)",
-            holds=bool((gains > 1.0).all()),
-            why="S_L must be above 1",
-        ),
-        sentence(
-            "2",
-            EVENLY,
-            published="at most k the largest mean of OSG is at most the smallest of round-robin",
-            measured=f"at {apart} of {len(INSTANCES)} k",
-            holds=apart > len(INSTANCES) / 2,
-            why=f"over {bench.runs} micro-batches",
-        ),
+        *at_every_k(EVENLY, gains, apart, of=len(INSTANCES), why=f"over {bench.runs} micro-batches"),
     ]
     title = "Reach at depth 3, on Spark: completion time over the number of instances"
     return by_instances(bench, "2", title, "reach", INSTANCES, verdicts)
