@@ -41,8 +41,10 @@ def demo(
     "unknown" and has 7 % of the rows, as happens in most real tables. Takes about a minute.
     """
     _check(rows, instances, wait_us, page)
-    if event_log is not None and not event_log.is_dir():
-        raise InvalidParameter(f"--event-log must name a folder that exists, got {event_log}")
+    if event_log is not None:
+        if event_log.exists() and not event_log.is_dir():
+            raise InvalidParameter(f"--event-log must name a folder, got the file {event_log}")
+        event_log.mkdir(parents=True, exist_ok=True)
     comparison = _compare(rows, instances, wait_us, event_log)
     write_whole(page, comparison_page(comparison, rows=rows, wait_us=wait_us))
     if json:
