@@ -27,7 +27,6 @@ from evenly.spark.cost.by_cost import by_cost
 from evenly.spark.cost.watch import CostWatch
 
 Function = Callable[[Any], tuple[Any, ...]]
-_PATIENCE_S = 10.0
 _STAMPS = "instance int, started_s double, ended_s double"
 
 
@@ -115,14 +114,6 @@ class Batch:
         return float(max(self.costs_s.sum() / instances, self.costs_s.max()))
 
 
-def filled(watch: CostWatch) -> CostWatch:
-    """The watch, once the action that has just ended has filled it: Spark tells of that a little later."""
-    patience_s = time.perf_counter() + _PATIENCE_S
-    while not watch.ready and time.perf_counter() < patience_s:
-        time.sleep(0.01)
-    return watch
-
-
 def _parsed(spark: SparkSession, schema: str) -> StructType:
     """Spark's own reading of a schema."""
     return spark.createDataFrame([], schema).schema
@@ -189,7 +180,7 @@ class Trial:
                 watch=watch,
             )
 
-        return self.measured(grouped), filled(watch).costs
+        return self.measured(grouped), watch.costs
 
     def measured(self, grouped: Callable[[], DataFrame]) -> Batch:
         """Run it. What `grouped` does by itself (learning) counts too."""
