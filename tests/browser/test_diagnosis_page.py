@@ -3,20 +3,17 @@
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 from matplotlib import image
 
+import event_logs as made
 from evenly.cli.main import main
 from evenly.diagnosis.keys import HeavyKey, KeysAt, KeysDiagnosis
 from evenly.diagnosis.state import StateDiagnosis, checkpoint_diagnosis
 from evenly.files import write_whole
 from evenly.report.diagnosis_page import checkpoint_page, keys_page
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-import event_logs as made
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 UNEVEN, EVEN = (0xC2, 0x57, 0x1A), (0x1B, 0x7F, 0x6B)

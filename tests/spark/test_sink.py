@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 import uuid
 from pathlib import Path
@@ -14,9 +13,6 @@ from pyspark.sql import functions as F
 
 import evenly
 from evenly.errors import DestinationFailed, InvalidParameter, StreamingMismatch, UnknownColumn
-
-sys.path.append(str(Path(__file__).parents[1]))
-
 from http_receiver import HttpReceiver
 from line_receiver import LineReceiver, check_at_least_once_in_order
 

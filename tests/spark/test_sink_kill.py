@@ -13,16 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from evenly.emission.links import look
-
-sys.path.append(str(Path(__file__).parents[1]))
-
 import line_receiver
+from evenly.emission.links import look
 from line_receiver import check_at_least_once_in_order, parsed, without_doubles
+from waiting import PATIENT_S, until
 
 DRIVER, RECEIVER = Path(__file__).with_name("sending_driver.py"), Path(line_receiver.__file__)
 ROWS, PARTITIONS = 2_000, 4
-PATIENT_S = 120.0
 
 
 def hear(process, what):
@@ -74,14 +71,6 @@ def driver(receiver):
         yield started
         started.stdin.close()
         started.wait(PATIENT_S)
-
-
-def until(condition, what):
-    limit = time.monotonic() + PATIENT_S
-    while not (found := condition()):
-        assert time.monotonic() < limit, f"never happened: {what}"
-        time.sleep(0.005)
-    return found
 
 
 def members(link):

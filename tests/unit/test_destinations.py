@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import socket
-import sys
 import threading
 import time
 import uuid
-from pathlib import Path
 
 import pytest
 
@@ -15,11 +13,9 @@ from evenly.emission.destinations import HttpPost, NumberedRow, OwnFunction, Tcp
 from evenly.emission.destinations.delivery import Delivered, Pacing, Partition, deliver, destination_of
 from evenly.emission.outgoing import Outgoing
 from evenly.errors import DestinationFailed, InvalidParameter, LinkMismatch, SendFailed
-
-sys.path.append(str(Path(__file__).parents[1]))
-
 from http_receiver import HttpReceiver
 from line_receiver import LineReceiver, check_at_least_once_in_order
+from waiting import until
 
 BODIES = [f"row {number}".encode() for number in range(250)]
 PARTITION = Partition("me", 7, 3)
@@ -50,7 +46,7 @@ def test_lines_arrive_in_order_with_their_identities(pacing, acknowledge, at_onc
         done = deliver(BODIES, to, PARTITION, pacing())
         assert done == Delivered(250, sum(map(len, BODIES)), done.unasked)
         if not acknowledge:
-            until(lambda: len(receiver.lines) == len(BODIES))
+            until(lambda: len(receiver.lines) == len(BODIES), "all lines arrive")
         assert receiver.rows() == [("me", 7, 3, number, body) for number, body in enumerate(BODIES)]
 
 
@@ -58,13 +54,6 @@ def test_lines_without_identities_are_the_rows_alone(pacing):
     with LineReceiver() as receiver:
         deliver(BODIES, TcpLines("127.0.0.1", receiver.port, ids=False), PARTITION, pacing(policy="none"))
         assert receiver.lines == BODIES
-
-
-def until(condition):
-    limit = time.monotonic() + 20.0
-    while not condition():
-        assert time.monotonic() < limit
-        time.sleep(0.005)
 
 
 def test_requests_arrive_in_order_with_their_identities(pacing):

@@ -3,29 +3,16 @@
 from __future__ import annotations
 
 import json
-import re
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.csv as pa_csv
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenly.cli.main import main
 from evenly.diagnosis.causes import Cause, Thresholds, diagnose_stage, together
-from evenly.diagnosis.keys import EVEN_PCT, KeyAdvice, KeysAt, KeysDiagnosis, shown_key
-from evenly.diagnosis.source import check_columns, data_kind
 from evenly.diagnosis.stages import Exchange, Schedule, Stage, Tasks, largest_first
-from evenly.diagnosis.state import StateDiagnosis, checkpoint_diagnosis
-from evenly.errors import DamagedData, EmptyStream, InvalidParameter, UnknownColumn
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-import event_logs as made
+from evenly.errors import InvalidParameter
 
 BY_USER = Exchange("hashpartitioning", ("user",), ("user",), 8)
 
@@ -291,177 +278,3 @@ def test_many_bars_are_thinned_out_from_the_largest_to_the_smallest():
     thin = largest_first(np.arange(1_000), 10)
     assert (thin.size, thin[0], thin[-1]) == (10, 999, 0)
     assert largest_first(np.array([1, 3, 2]), 10).tolist() == [3, 2, 1]
-
-
-def at(by_hash, by_evenly, share):
-    return KeysAt(("user",), len(by_hash), tuple(by_hash), tuple(by_evenly), share)
-
-
-@pytest.mark.parametrize(
-    ("keys", "advice", "call"),
-    [
-        (at([100, 105, 95, 100], [100] * 4, 0.1), KeyAdvice.NOTHING, None),
-        (at([100, 200, 50, 50], [100] * 4, 0.1), KeyAdvice.BY_KEY, 'df.transform(evenly.by_key, key="user", instances=4)'),
-        (at([100, 250, 25, 25], [50, 240, 55, 55], 0.6), KeyAdvice.SPLIT, "evenly.aggregate_by_key(df, evenly.Merging("),
-        (at([200, 200, 0, 0], [200, 200, 0, 0], 0.25), KeyAdvice.SPLIT, "evenly.aggregate_by_key("),
-    ],
-)
-def test_advice_on_keys(keys, advice, call):
-    assert keys.advice is advice
-    assert (keys.call or "").startswith(call or "")
-    assert (keys.call is None) == (call is None)
-
-
-@given(st.lists(st.integers(0, 1_000), min_size=2, max_size=12).filter(sum), st.floats(0.001, 1.0))
-def test_no_advice_where_the_hash_is_even_and_the_least_is_a_bound(rows, share):
-    keys = at(rows, rows, share)
-    assert (keys.advice is KeyAdvice.NOTHING) == (keys.hash_pct <= EVEN_PCT)
-    assert keys.least_pct == pytest.approx(max(0.0, (share * len(rows) - 1.0) * 100.0))
-    assert keys.most_instances * share <= 1.0 + 1e-9 or keys.most_instances == 1
-    diagnosis = KeysDiagnosis(("user",), sum(rows), 5, (), (keys,))
-    json.dumps(diagnosis.results())
-
-
-def test_a_number_of_instances_needs_the_rows_of_each():
-    with pytest.raises(InvalidParameter, match="3 instances need"):
-        KeysAt(("user",), 3, (1, 2), (1, 2, 3), 0.1)
-
-
-def test_keys_are_shown_short():
-    assert shown_key([None, 7, "x" * 60]) == f"null, 7, {'x' * 39}…"
-
-
-def test_state_says_how_few_partitions_hold_most_of_it():
-    store = StateDiagnosis(0, "stateStoreSave", "default", 4, (1, 800, 1, 700, *([10] * 16), 1_500))
-    assert not store.even
-    assert store.heaviest[0] == (20, 1_500)
-    assert len(store.heaviest) == 3
-    assert store.why.startswith("3 of 21 partitions hold 95% of the state; partition 20 alone has 1,500 of 3,162 rows")
-
-
-def test_a_few_rows_of_state_are_uneven_by_chance_only():
-    rows = tuple(int(count) for count in np.random.default_rng(4).multinomial(200, [1 / 20] * 20))
-    assert StateDiagnosis(0, "dedupe", "default", 1, rows).even
-    assert StateDiagnosis(0, "dedupe", "default", 1, (0, 0)).why == "there is no state"
-    assert not StateDiagnosis(0, "dedupe", "default", 1, (200, *([0] * 19))).even
-
-
-def test_the_advice_on_a_checkpoint_knows_of_evenlys_mapping():
-    even, uneven = (StateDiagnosis(n, "dedupe", "default", 1, rows) for n, rows in enumerate(((500, 500), (900, 100))))
-    assert "nothing to do" in checkpoint_diagnosis("c", [even], []).advice
-    assert "No mapping of Evenly" in checkpoint_diagnosis("c", [even, uneven], []).advice
-    both = checkpoint_diagnosis("c", [even, uneven], [2, 1])
-    assert "(version 2)" in both.advice
-    assert both.stores == (uneven, even)
-    assert [row["rows"] for row in both.results() if row["series"] == "partition"] == [900, 100, 500, 500]
-
-
-def test_columns_are_looked_for_before_spark_starts(tmp_path):
-    table = pa.table({"user": ["a"], "x": [1]})
-    pq.write_table(table, tmp_path / "a.parquet")
-    pa_csv.write_csv(table, tmp_path / "a.csv")
-    day = tmp_path / "days" / "day=3"
-    day.mkdir(parents=True)
-    (day.parent / "_SUCCESS").touch()
-    pq.write_table(table, day / "part-0.snappy.parquet")
-    for path, kind, keys in (("a.parquet", "parquet", ["user"]), ("a.csv", "csv", ["X"]), ("days", "parquet", ["user", "day"])):
-        assert data_kind(tmp_path / path) == kind
-        check_columns(tmp_path / path, keys)
-    with pytest.raises(UnknownColumn, match=r"has no column 'nobody': it has user, x, day"):
-        check_columns(tmp_path / "days", ["user", "nobody"])
-    (tmp_path / "b.csv").write_bytes(b"")
-    (tmp_path / "b.parquet").write_bytes(b"nothing of the kind")
-    for name in ("b.csv", "b.parquet"):
-        with pytest.raises(DamagedData, match="or is damaged"):
-            check_columns(tmp_path / name, ["user"])
-    (tmp_path / "none").mkdir()
-    with pytest.raises(EmptyStream, match="has no files in it"):
-        check_columns(tmp_path / "none", ["user"])
-
-
-@pytest.fixture
-def run(monkeypatch, capsys):
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["evenly", "diagnose", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stopped:
-            main()
-        printed = capsys.readouterr()
-        return stopped.value.code, printed.out, " ".join(printed.err.split())
-
-    return run
-
-
-@pytest.fixture
-def log(tmp_path):
-    path = tmp_path / "app-1"
-    path.write_bytes(made.text(made.skewed_job(rows=(100, 110, 90, 200))))
-    return path
-
-
-def test_a_log_is_told_to_people_with_stage_cause_and_call(run, log, tmp_path):
-    page = tmp_path / "page.html"
-    code, out, err = run("log", log, "--page", page)
-    assert (code, out) == (0, "")
-    assert "stage 1 FlatMapGroupsInPandas (collect at job.py:7)" in err
-    assert "cause: keys: the largest task read 200 rows, the mean is 125 (λ 60 %), by user, day" in err
-    assert 'df.transform(evenly.by_key, key=["user", "day"], instances=4).groupBy("user", "day", "slot")' in err
-    text = page.read_text()
-    assert text.count("<svg") == 1
-    assert "evenly.by_key" in text
-    assert not re.search(r'<script|(?:src|href)="http', text)
-
-
-def test_a_log_is_told_to_programs_as_one_object(run, log):
-    code, out, _ = run("log", log, "--json")
-    assert code == 0
-    printed = json.loads(out)
-    assert printed["command"] == "diagnose log"
-    application, stage_row = printed["results"]
-    assert (application["series"], application["application"], application["slots"]) == ("application", "app-1", 4)
-    assert (stage_row["cause"], stage_row["key"], stage_row["instances"]) == ("keys", "user,day", 4)
-    assert stage_row["imbalance_pct_rows"] == pytest.approx(60.0)
-    assert stage_row["saved_s"] == pytest.approx(4.0 - 10.0 / 4)
-
-
-def test_a_log_of_even_stages_says_that_there_is_nothing_to_do(run, tmp_path):
-    path = tmp_path / "app-1"
-    path.write_bytes(made.text(made.skewed_job(rows=(100, 100, 100, 101))))
-    page = tmp_path / "page.html"
-    code, _, err = run("log", path, "--page", page)
-    assert code == 0
-    assert "Nothing to do" in err
-    assert "there is nothing to do" in page.read_text()
-
-
-def test_a_log_of_a_job_that_hangs_in_its_first_stage_tells_that(run, tmp_path):
-    path, page = tmp_path / "app-1", tmp_path / "page.html"
-    stage = [made.submitted(0, 2), made.task_start(0, 0), made.task_start(0, 1), made.task_end(0, 0, run_ms=90_000)]
-    path.write_bytes(made.text([*made.start(), *stage]))
-    code, out, _ = run("log", path, "--json", "--page", page)
-    assert code == 0
-    _, unfinished = json.loads(out)["results"]
-    assert (unfinished["series"], unfinished["running"], unfinished["longest_s"]) == ("unfinished", 1, 90.0)
-    assert "No stage had finished" in page.read_text()
-    assert "the longest of the 1 others had run for 90 s" in page.read_text()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["log", "nowhere"], "nowhere is neither a file nor a folder"),
-        (["log", "LOG", "--stages", "0"], "--stages must be at least 1, got 0"),
-        (["log", "LOG", "--least-seconds", "nan"], "--least-seconds must be 0 or more, got nan"),
-        (["log", "LOG", "--page", "no/such/p.html"], "--page must name a file in a folder that exists, got no/such/p.html"),
-        (["keys", "LOG", "--key", ","], "--key names no column"),
-        (["keys", "LOG", "--key", "user"], "is not a parquet file, or is damaged"),
-        (["keys", "LOG", "--key", "user", "--instances", "8,x"], "--instances must be whole numbers with commas between"),
-        (["keys", "LOG", "--key", "user", "--instances", "0"], "instances must be a whole number from 1 to 10000, got 0"),
-        (["keys", "LOG", "--key", "user", "--heaviest", "-1"], "--heaviest must be from 0 to 1000, got -1"),
-        (["checkpoint", "nowhere"], "nowhere is no folder"),
-    ],
-)
-def test_bad_input_gives_one_sentence(run, log, arguments, said):
-    code, out, err = run(*(str(log) if word == "LOG" else word for word in arguments))
-    assert (code, out) == (2, "")
-    assert said in err
-    assert "Traceback" not in err

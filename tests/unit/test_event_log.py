@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import json
 import struct
-import sys
 import tracemalloc
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import event_logs as made
 from evenly.diagnosis import application as application_module
 from evenly.diagnosis.application import read_application
 from evenly.diagnosis.compression import _lzf_unpacked, compression_of
 from evenly.diagnosis.event_log import open_event_log
 from evenly.diagnosis.plans import parse_exchange
 from evenly.errors import DamagedData, EmptyStream
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-import event_logs as made
 
 LOG = made.text(made.skewed_job())
 

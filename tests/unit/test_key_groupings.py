@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
+import naive
 from evenly.errors import IncompatibleMerge, InvalidCost, InvalidKeys, InvalidParameter
 from evenly.grouping.base import KeyGrouping
 from evenly.grouping.keys import DKG, KIP, WOSIM, ConsistentHashing
@@ -19,9 +18,6 @@ from evenly.sketches import UniversalHash
 from evenly.sketches.hashing import derive
 from evenly.streams import zipf
 from evenly.testing import check_grouping
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-import naive
 
 KEYS = zipf(1.0, 3_000).draw(30_000, seed=5)
 SKEWED = zipf(2.0, 3_000).draw(30_000, seed=6)

@@ -14,9 +14,7 @@ from evenly.emission import segment as segments
 from evenly.emission.outgoing import Outgoing
 from evenly.emission.segment import segment_path
 from evenly.errors import DamagedData, InvalidParameter, LinkMismatch, LinkUnavailable, QueueClosed, SendFailed
-
-PATIENT_S = 60.0
-"""How long a test waits for what must happen, on a machine however busy."""
+from waiting import PATIENT_S
 
 
 def test_two_agents_with_other_parameters_on_one_link_are_told_so(tmp_path):

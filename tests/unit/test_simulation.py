@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
 
+import naive
 from evenly.errors import EmptyStream, InvalidParameter
 from evenly.grouping.keys import DKG, WOSIM, ExactGreedy, Modulo, OneInstance, Universal
 from evenly.grouping.splitting import DKGPKG, PKG, WChoices
@@ -18,10 +17,6 @@ from evenly.simulation.keys import Setting, Summary, memory_bytes, run_seed, sim
 from evenly.simulation.recorded import BEFORE, ITSELF, compare
 from evenly.sketches.hashing import UniversalHash
 from evenly.streams import zipf
-
-sys.path.append(str(Path(__file__).parents[1]))
-
-import naive
 
 LEARNT, EVALUATED = 8_000, 2_000
 
