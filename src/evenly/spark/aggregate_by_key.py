@@ -14,7 +14,6 @@ from evenly.errors import ColumnConflict, InvalidParameter, KeyTooHot
 from evenly.grouping.mapping import Mapping
 from evenly.grouping.splitting.planned import SplitMapping, Way
 from evenly.spark.groups.layout import lay_out
-from evenly.spark.groups.tables import tables_by_group
 from evenly.spark.keys import Key, key_columns, key_id, key_names
 from evenly.spark.merging import HOME, PARTIAL, Merging, merger, starter
 from evenly.spark.split import placed_by_part, planned_split
@@ -81,7 +80,7 @@ class _Run:
     def result(self, spread_on: str | Sequence[str] | None) -> DataFrame:
         """Keys on their instances, sorted, so that a worker cuts its instance into groups itself."""
         placed = placed_by_part(self.df, self.planned, self.names, spread_on)
-        columns, layout = lay_out(placed.schema, self.names, tuple(field.dataType for field in self.keys), flagged=False)
+        columns, layout = lay_out(placed.schema, self.names, tuple(field.dataType for field in self.keys), flagged=True)
         rows = placed.sortWithinPartitions(*key_columns(self.names)).select(*columns)
         whole = StructType([*self.keys.fields, *self.values.fields])
         arrow = _arrow_schema(self.df, self.values)
@@ -90,8 +89,7 @@ class _Run:
         if self.planned.needs_merge:
             first = StructType([_nullable(field) for field in whole]).add(PARTIAL, "binary").add(HOME, "integer")
         homes = self.planned.parts[self.planned.starts[:-1]].tolist()
-        start = starter(self.merging, self.keys.names, arrow, zone, homes)
-        partials = rows.mapInArrow(tables_by_group(start, first.names, layout, with_key=True), first)
+        partials = rows.mapInArrow(starter(self.merging, self.keys.names, arrow, zone, homes, layout), first)
         if not self.planned.needs_merge:
             return partials
         gathered = partials.repartitionById(self.planned.instances, HOME).drop(HOME)

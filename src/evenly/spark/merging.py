@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import math
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql.types import StructType
 
 from evenly.errors import InvalidParameter, InvalidResult
-from evenly.spark.groups.pandas_rows import to_arrow, to_pandas
+from evenly.spark.groups.frames import ROWS_A_RESULT, joined
+from evenly.spark.groups.keyed_frames import keyed_frames
+from evenly.spark.groups.layout import Layout
+from evenly.spark.groups.pandas_rows import columns_of, to_arrow
 
 PARTIAL, HOME = "__evenly_partial", "__evenly_home"
 
@@ -48,32 +50,97 @@ class Merging:
 
 
 def starter(
-    merging: Merging, names: list[str], schema: pa.Schema, zone: str, homes: list[int]
-) -> Callable[[tuple[pa.Scalar, ...], pa.Table], pa.Table]:
+    merging: Merging, names: list[str], schema: pa.Schema, zone: str, homes: list[int], layout: Layout
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The first stage: a key that is not split is finished; of a split key a partial, for the instance that merges it.
 
-    `homes` are the instances that merge the split keys; with none, results are all there is. The last two columns of a
-    group's table are its instance and the number of its split key.
+    `homes` are the instances that merge the split keys; with none, results are all there is. The last two of the
+    user's columns in `layout` are the instance of a row and the number of its split key.
     """
 
-    def start(values: tuple[pa.Scalar, ...], table: pa.Table) -> pa.Table:
-        at, number = (table.column(own)[0].as_py() for own in (-2, -1))
-        key = {name: _plus_zero(value) for name, value in zip(names, values, strict=True)}
-        partial = merging.partial(to_pandas(table.select(range(table.num_columns - 2))))
-        if number < len(homes):
-            columns = {name: pa.repeat(value, 1) for name, value in key.items()}
-            columns.update({field.name: pa.nulls(1, field.type) for field in schema})
-            columns[PARTIAL] = pa.array([pickle.dumps(partial, protocol=5)], pa.binary())
-            columns[HOME] = pa.array([homes[number]], pa.int32())
-            return pa.table(columns)
-        finished = _finished(merging, [partial], key, schema, zone)
-        if not homes:
-            return finished
-        count = finished.num_rows
-        unpacked = finished.append_column(PARTIAL, pa.nulls(count, pa.binary()))
-        return unpacked.append_column(HOME, pa.array(np.full(count, at, np.int32)))
+    def start(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        waiting = _Waiting(schema, zone)
+        partials = _Partials(schema)
+        for key, (at, number), rows in keyed_frames(batches, layout, names, 2):
+            partial = merging.partial(rows)
+            if number < len(homes):
+                partials.add(key, partial, homes[number])
+                continue
+            waiting.add(key, _result(merging, [partial]), at)
+            if waiting.full:
+                yield from waiting.take(placed=bool(homes))
+        yield from waiting.take(placed=bool(homes))
+        yield from partials.take()
 
     return start
+
+
+class _Waiting:
+    """Results of whole keys, made Arrow together: a table for each of them would cost more than most functions."""
+
+    def __init__(self, schema: pa.Schema, zone: str) -> None:
+        self._schema, self._zone = schema, zone
+        self._by_types: dict[tuple[Any, ...], list[tuple[pa.RecordBatch, int, int, list[pd.Series[Any]]]]] = {}
+        self._size = 0
+
+    @property
+    def full(self) -> bool:
+        return self._size >= ROWS_A_RESULT
+
+    def add(self, key: pa.RecordBatch, result: pd.DataFrame, at: int) -> None:
+        columns = columns_of(result, self._schema)
+        if len(result):
+            kind = tuple(column.dtype for column in columns)
+            self._by_types.setdefault(kind, []).append((key, at, len(result), columns))
+            self._size += max(1, len(result))
+
+    def take(self, *, placed: bool) -> Iterator[pa.RecordBatch]:
+        """All results so far, in a batch for each combination of types; `placed` with where they are."""
+        by_types, self._by_types, self._size = self._by_types, {}, 0
+        for results in by_types.values():
+            keys, at, lengths, frames = zip(*results, strict=True)
+            parts = [pd.Series(joined(part)) for part in zip(*frames, strict=True)]
+            columns = [*_repeated(keys, lengths), *to_arrow(parts, self._schema, self._zone)]
+            names = [*keys[0].schema.names, *self._schema.names]
+            if placed:
+                columns += [pa.nulls(sum(lengths), pa.binary()), pa.array(np.repeat(np.array(at, np.int32), lengths))]
+                names += [PARTIAL, HOME]
+            yield pa.RecordBatch.from_arrays(columns, names=names)
+
+
+class _Partials:
+    """Partials of split keys, on their way to the instances that merge them."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+        self._keys: list[pa.RecordBatch] = []
+        self._packed: list[bytes] = []
+        self._homes: list[int] = []
+
+    def add(self, key: pa.RecordBatch, partial: Any, home: int) -> None:
+        self._keys.append(key)
+        self._packed.append(pickle.dumps(partial, protocol=5))
+        self._homes.append(home)
+
+    def take(self) -> Iterator[pa.RecordBatch]:
+        if count := len(self._keys):
+            empty = [pa.nulls(count, field.type) for field in self._schema]
+            sent = [pa.array(self._packed, pa.binary()), pa.array(self._homes, pa.int32())]
+            names = [*self._keys[0].schema.names, *self._schema.names, PARTIAL, HOME]
+            yield pa.RecordBatch.from_arrays([*_repeated(self._keys, [1] * count), *empty, *sent], names=names)
+
+
+def _repeated(keys: Sequence[pa.RecordBatch], lengths: Sequence[int]) -> list[pa.Array]:
+    """The columns of keys of one row each, each as often as its result has rows."""
+    table = pa.Table.from_batches(keys).combine_chunks()
+    if any(length != 1 for length in lengths):
+        table = table.take(np.repeat(np.arange(len(lengths)), lengths))
+    return [_one(column) for column in table.columns]
+
+
+def _one(column: pa.ChunkedArray) -> pa.Array:
+    found = column.combine_chunks()
+    return found if isinstance(found, pa.Array) else pa.concat_arrays(found.chunks)
 
 
 def merger(
@@ -111,18 +178,18 @@ def _shaped(table: pa.Table, shape: pa.Schema | None) -> Iterator[pa.RecordBatch
 
 def _finished(merging: Merging, partials: list[Any], key: dict[str, pa.Scalar], schema: pa.Schema, zone: str) -> pa.Table:
     """The result for one key, with the key's columns first."""
+    frame = _result(merging, partials)
+    columns = {name: pa.repeat(value, len(frame)) for name, value in key.items()}
+    columns.update(zip(schema.names, to_arrow(columns_of(frame, schema), schema, zone), strict=True))
+    return pa.table(columns)
+
+
+def _result(merging: Merging, partials: list[Any]) -> pd.DataFrame:
     frame = partials[0] if merging.merge is None else merging.merge(partials)
     if not isinstance(frame, pd.DataFrame):
         told = "partial" if merging.merge is None else "merge"
         raise InvalidResult(f"{told} must return a pandas DataFrame with the columns of the schema, got {type(frame).__name__}")
-    columns = {name: pa.repeat(value, len(frame)) for name, value in key.items()}
-    columns.update(zip(schema.names, to_arrow(frame, schema, zone), strict=True))
-    return pa.table(columns)
-
-
-def _plus_zero(value: pa.Scalar) -> pa.Scalar:
-    """A key as Spark's grouping gives it: -0.0 is 0.0."""
-    return pc.add(value, pa.scalar(0.0, value.type)) if pa.types.is_floating(value.type) else value
+    return frame
 
 
 def _identity(value: Any) -> object:

@@ -28,7 +28,7 @@ def frames_by_group(
 
     def run(batches: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
         results = Results(names)
-        for key, group in groups(batches, layout, with_key=with_key):
+        for key, _, group in groups(batches, layout, with_key=with_key):
             results.add(function(key, group) if with_key else function(group))
             if results.full:
                 yield from results.take()
@@ -39,27 +39,29 @@ def frames_by_group(
 
 def groups(
     batches: Iterator[pd.DataFrame], layout: Layout, *, with_key: bool
-) -> Iterator[tuple[tuple[Any, ...], pd.DataFrame]]:
-    """The key and the frame of each group. Held at a time: one group and one batch."""
+) -> Iterator[tuple[tuple[Any, ...], int, pd.DataFrame]]:
+    """The key, the number of the first row, and the frame of each group. Held at a time: one group and one batch."""
     parts: list[_Rows] = []
     last: list[NDArray[Any]] | None = None
+    first, seen = 0, 0
     for batch in batches:
         if len(batch) == 0:
             continue
         rows = _Rows(batch.iloc[:, : layout.carried], [_flags(batch, position) for _, position in layout.flags])
         compared = [batch.iloc[:, position].to_numpy() for position in layout.compared]
         if last is not None and _differs(last, compared):
-            yield _finished(parts, layout, with_key=with_key)
-            parts = []
+            yield _finished(parts, first, layout, with_key=with_key)
+            parts, first = [], seen
         starts = [0, *(np.flatnonzero(changes(compared)) + 1).tolist()]
         for start, end in pairwise(starts):
             parts.append(rows.cut(start, end))
-            yield _finished(parts, layout, with_key=with_key)
-            parts = []
+            yield _finished(parts, first, layout, with_key=with_key)
+            parts, first = [], seen + end
         parts.append(rows.cut(starts[-1], len(batch)))
         last = [values[-1:] for values in compared]
+        seen += len(batch)
     if parts:
-        yield _finished(parts, layout, with_key=with_key)
+        yield _finished(parts, first, layout, with_key=with_key)
 
 
 def _flags(batch: pd.DataFrame, position: int) -> NDArray[np.bool_] | None:
@@ -100,7 +102,7 @@ class _Rows:
         return np.zeros(len(self.frame), np.bool_) if flags is None else flags
 
 
-def _finished(parts: list[_Rows], layout: Layout, *, with_key: bool) -> tuple[tuple[Any, ...], pd.DataFrame]:
+def _finished(parts: list[_Rows], first: int, layout: Layout, *, with_key: bool) -> tuple[tuple[Any, ...], int, pd.DataFrame]:
     """The key and the frame of a whole group, as `applyInPandas` would give them."""
     if len(parts) == 1:
         # A shallow copy: on a plain slice pandas would warn of every column that the function sets.
@@ -116,7 +118,7 @@ def _finished(parts: list[_Rows], layout: Layout, *, with_key: bool) -> tuple[tu
     key = tuple(group.iat[0, position] for position in layout.keys) if with_key else ()  # noqa: PD009 - Series.iloc takes thrice the time
     if layout.carried > layout.width:
         group = group.iloc[:, : layout.width].copy(deep=False)
-    return key, group
+    return key, first, group
 
 
 def _with_nulls(values: pd.Series[Any], missing: NDArray[np.bool_]) -> Any:
@@ -181,11 +183,12 @@ class Results:
         waiting, self._waiting, self._rows, self._frames = self._waiting, {}, 0, 0
         for frames in waiting.values():
             yield pd.DataFrame(
-                {name: _joined(parts) for name, parts in zip(self._names, zip(*frames, strict=True), strict=True)}
+                {name: joined(parts) for name, parts in zip(self._names, zip(*frames, strict=True), strict=True)}
             )
 
 
-def _joined(parts: tuple[pd.Series[Any], ...]) -> Any:
+def joined(parts: tuple[pd.Series[Any], ...]) -> Any:
+    """Columns of one type, one after the other."""
     if isinstance(parts[0].dtype, np.dtype) and parts[0].dtype.kind not in "mM":
         return np.concatenate([part.to_numpy() for part in parts])
     return pd.concat(parts, ignore_index=True)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import pandas as pd
 import pyarrow as pa
 
@@ -17,18 +20,23 @@ def to_pandas(table: pa.Table) -> pd.DataFrame:
     return frame
 
 
-def to_arrow(frame: pd.DataFrame, schema: pa.Schema, zone: str) -> list[pa.Array]:
-    """The columns of `schema` of a frame, by name; as in Spark NaN becomes null, and timestamps are in the session's `zone`."""
+def columns_of(frame: pd.DataFrame, schema: pa.Schema) -> list[pd.Series[Any]]:
+    """The columns of `schema` of a frame, by name."""
     missing = [name for name in schema.names if name not in frame.columns]
     if missing:
         raise InvalidResult(
             f"the function's frame has no column {', '.join(map(repr, missing))} of the schema: "
             f"it has {', '.join(map(str, frame.columns))}"
         )
-    return [_array(frame[field.name], field.type, zone) for field in schema]
+    return [frame[name] for name in schema.names]
 
 
-def _array(values: pd.Series, kind: pa.DataType, zone: str) -> pa.Array:
+def to_arrow(columns: Sequence[pd.Series[Any]], schema: pa.Schema, zone: str) -> list[pa.Array]:
+    """Columns in the types of `schema`; as in Spark NaN becomes null, and timestamps are in the session's `zone`."""
+    return [_array(values, field.type, zone) for values, field in zip(columns, schema, strict=True)]
+
+
+def _array(values: pd.Series[Any], kind: pa.DataType, zone: str) -> pa.Array:
     if pa.types.is_timestamp(kind) and kind.tz is not None and pd.api.types.is_datetime64_dtype(values.dtype):
         values = values.dt.tz_localize(zone, ambiguous=False)
     # Not safely, as Spark: integers that pandas holds as floats, beside a null, may be too large for Arrow's liking.
