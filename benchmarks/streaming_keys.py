@@ -36,6 +36,7 @@ from recorded_keys import recorded_keys
 
 INSTANCES = 8
 BATCHES = 3
+FILES = 4
 WATCHED_ROUNDS = 3
 WAIT_S = 50e-6
 STREAMS = ("flights3m.key", "wyscout_events.player", "wiki_sent_1.text")
@@ -78,13 +79,18 @@ QUERIES: dict[str, tuple[Query, str]] = {
 
 
 def stage(folder: Path, keys: pa.Array, rows: int) -> None:
-    """The first keys of a stream as text, in files of one batch each."""
+    """The first keys of a stream as text, in `FILES` files a batch: Spark reads a small file with one task."""
     folder.mkdir()
     text = keys[: rows * BATCHES].cast(pa.string())
-    for batch in range(BATCHES):
-        part = text[batch * rows : (batch + 1) * rows]
-        pq.write_table(pa.table({"key": part}), folder / f"{batch}.parquet", row_group_size=max(1, rows // 4))
+    size = rows // FILES
+    for number in range(BATCHES * FILES):
+        part = text[number * size : (number + 1) * size]
+        pq.write_table(pa.table({"key": part}), folder / f"{number:03d}.parquet")
         time.sleep(0.01)  # the source takes files by their time
+
+
+def first_batch(spark: SparkSession, source: Path) -> DataFrame:
+    return spark.read.schema("key string").parquet(*(str(path) for path in sorted(source.iterdir())[:FILES]))
 
 
 def run(
@@ -99,7 +105,7 @@ def run(
     watched: bool = False,
 ) -> StreamingQuery:
     """All batches through one query, placed by hash over `partitions` or by a mapping."""
-    rows = spark.readStream.schema("key string").option("maxFilesPerTrigger", 1).parquet(str(source))
+    rows = spark.readStream.schema("key string").option("maxFilesPerTrigger", FILES).parquet(str(source))
 
     def build(placed: DataFrame) -> DataStreamWriter:
         return query(placed).writeStream.format("noop").outputMode(mode)
@@ -148,7 +154,7 @@ def rows_per_s(query: StreamingQuery) -> float:
 def measure(spark: SparkSession, folder: Path, stream: str, keys: pa.Array, rows: int) -> list[dict[str, object]]:
     source = folder / stream
     stage(source, keys, rows)
-    first = spark.read.schema("key string").parquet(str(source / "0.parquet"))
+    first = first_batch(spark, source)
     mapping = evenly.learn_mapping(first, key="key", instances=INSTANCES, tolerance_pct=None)
     results: list[dict[str, object]] = []
     for name, (query, mode) in QUERIES.items():
@@ -182,7 +188,7 @@ def measure_watching(spark: SparkSession, folder: Path, stream: str, keys: pa.Ar
     """What placing and watching cost a query that has hardly any other work: cpu-bound, in large batches."""
     source = folder / f"{stream} watched"
     stage(source, keys, rows)
-    mapping = evenly.learn_mapping(spark.read.parquet(str(source / "0.parquet")), key="key", instances=INSTANCES)
+    mapping = evenly.learn_mapping(first_batch(spark, source), key="key", instances=INSTANCES)
     results: list[dict[str, object]] = []
     for name in ("dropDuplicates", "count"):
         query, mode = QUERIES[name]

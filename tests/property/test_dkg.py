@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 import naive
 from evenly.errors import DamagedData, IncompatibleMerge, InvalidCost, InvalidParameter
 from evenly.grouping.keys import DKG, ExactGreedy
+from evenly.grouping.keys.dkg import KeyCounts
 from evenly.measures import imbalance_pct, instance_loads
-from evenly.sketches import SpaceSaving
+from evenly.sketches import SpaceSaving, key_ids
 from evenly.streams import zipf
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -129,6 +130,61 @@ def test_a_key_is_heavy_if_and_only_if_its_guaranteed_weight_reaches_theta_of_th
     assert set(heavy) == {key for key, weight in guaranteed.items() if weight >= threshold and stream[1].sum() > 0}
     true = naive.exact_counts(*(part.tolist() for part in stream))
     assert all(true[key] >= threshold for key in heavy)
+
+
+def counted(learner, stream, keep=1.0):
+    """The stream as counts: of all buckets, and of the heaviest `keep` of its keys."""
+    keys, at = np.unique(stream[0], return_inverse=True)
+    counts = np.bincount(at, stream[1], keys.size)
+    heaviest = np.argsort(-counts, kind="stable")[: math.ceil(keep * keys.size)]
+    ids = key_ids(keys[heaviest])
+    buckets = np.bincount(learner.buckets_of(key_ids(stream[0])), stream[1], learner.bucket_count)
+    return KeyCounts(buckets, ids, counts[heaviest])
+
+
+@given(weighted_streams(n=10), parameters(), st.sampled_from([None, 700.0]))
+def test_counts_teach_what_their_tuples_teach(stream, options, half_life):
+    options |= {"epsilon": options["theta"] * 0.9 if options["theta"] < 0.1 else options["theta"] / 10}
+    learner = DKG(**options, half_life=half_life).fit(stream[0][:5])
+    before = learner.total
+    learner.fit_counts(counted(learner, stream))
+    assert learner.total == pytest.approx(before + stream[1].sum())
+    if half_life is None:
+        plain = DKG(**options).fit(stream[0][:5]).fit(*stream).mapping()
+        assert learner.mapping().heavy_keys.tolist() == plain.heavy_keys.tolist()
+        assert np.array_equal(learner.mapping().bucket_weights, plain.bucket_weights)
+
+
+@given(weighted_streams(), parameters(), st.sampled_from([0.05, 0.5]))
+def test_keys_that_were_not_counted_are_in_their_buckets(stream, options, keep):
+    learner = DKG(**options)
+    mapping = learner.fit_counts(counted(learner, stream, keep)).mapping()
+    assert learner.total == stream[1].sum()
+    assert mapping.expected_loads.sum() == pytest.approx(stream[1].sum())
+    doubled = counted(learner, stream)
+    inflated = DKG(**options).fit_counts(KeyCounts(doubled.buckets, doubled.ids, 2.0 * doubled.counts))
+    assert inflated.mapping().bucket_weights.min() >= 0.0
+    assert inflated.total == stream[1].sum()
+
+
+@given(weighted_streams(), parameters(), st.sampled_from([1.0, 0.5, 2.0**-100]))
+def test_what_fades_weighs_less_and_is_placed_as_before(stream, options, factor):
+    learner, faded = DKG(**options).fit(*stream), DKG(**options).fit(*stream).fade(factor)
+    assert faded.total == pytest.approx(factor * learner.total)
+    assert np.array_equal(faded.mapping().buckets, learner.mapping().buckets)
+    assert faded.mapping().heavy_keys.tolist() == learner.mapping().heavy_keys.tolist()
+
+
+def test_counts_and_factors_that_cannot_be_are_refused():
+    learner = DKG(2)
+    with pytest.raises(InvalidCost, match="buckets"):
+        learner.fit_counts(KeyCounts(np.ones(3), np.zeros(0, np.uint64), np.zeros(0)))
+    with pytest.raises(InvalidCost, match="counts"):
+        learner.fit_counts(KeyCounts(np.ones(learner.bucket_count), np.ones(1, np.uint64), np.array([-1.0])))
+    for factor in (0.0, 1.1, math.nan):
+        with pytest.raises(InvalidParameter, match=str(factor)):
+            learner.fade(factor)
+    assert learner.total == 0.0
 
 
 @given(weighted_streams(), parameters())

@@ -372,7 +372,6 @@ def test_wrong_arguments_are_refused_with_the_remedy(spark, visits):
         ({"slot": "TS"}, ColumnConflict, "'TS'"),
         ({"key": "usr"}, UnknownColumn, "'usr'"),
         ({"instances": 0}, InvalidParameter, "instances"),
-        ({"sample": 0}, InvalidParameter, "sample"),
         ({"mapping": DKG.automatic(8, ids="xxhash64").mapping()}, InvalidParameter, "for 8 instances, not for 4"),
         ({"mapping": DKG.automatic(4).mapping()}, InvalidParameter, "not learnt on Spark"),
     ):

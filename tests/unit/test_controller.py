@@ -6,6 +6,7 @@ import pytest
 from evenly.errors import InvalidParameter
 from evenly.grouping.controller import BatchLoad, DriftController
 from evenly.grouping.keys import DKG
+from evenly.grouping.keys.dkg import KeyCounts
 from evenly.measures import imbalance_pct, instance_loads
 
 INSTANCES = 4
@@ -19,8 +20,15 @@ def ids_of(weights, rows, seed):
     return (keys + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
 
 
-def load_of(mapping, ids, sample=4_000):
-    return BatchLoad(instance_loads(mapping.assign_ids(ids), INSTANCES), ids[:sample])
+def counts_of(ids):
+    learner = DKG.automatic(INSTANCES, ids="xxhash64")
+    keys, counts = np.unique(ids, return_counts=True)
+    buckets = np.bincount(learner.buckets_of(ids), minlength=learner.bucket_count).astype(float)
+    return KeyCounts(buckets, keys, counts.astype(float))
+
+
+def load_of(mapping, ids):
+    return BatchLoad(instance_loads(mapping.assign_ids(ids), INSTANCES), counts_of(ids))
 
 
 def learnt(ids):
@@ -93,7 +101,7 @@ def test_a_key_too_heavy_for_any_mapping_does_not_make_it_flap():
 
 def test_changes_that_bring_nothing_become_rare():
     """A stream that turns around after every change is never mended by one: the pauses double."""
-    controller = DriftController(learnt(ids_of(STEADY, 50_000, 99)), budget_pct=100.0, half_life=4_000.0)
+    controller = DriftController(learnt(ids_of(STEADY, 50_000, 99)), budget_pct=100.0, half_life=20_000.0)
     at, turned = [], False
     for number in range(200):
         decision = controller.observe(load_of(controller.mapping, ids_of(TURNED if turned else STEADY, 20_000, number)))
@@ -118,7 +126,7 @@ def test_a_refused_change_is_not_asked_for_again_at_once():
 def test_rows_under_older_mappings_teach_but_do_not_judge():
     controller = DriftController(DKG.automatic(INSTANCES, ids="xxhash64").mapping())
     for number in range(10):
-        decision = controller.observe(BatchLoad(np.zeros(INSTANCES), ids_of(STEADY, 4_000, number)))
+        decision = controller.observe(BatchLoad(np.zeros(INSTANCES), counts_of(ids_of(STEADY, 4_000, number))))
         assert decision.mapping is None
     assert changes(follow(controller, STEADY, 3))
 
@@ -130,7 +138,12 @@ def test_the_same_batches_give_the_same_decisions():
 
 @pytest.mark.parametrize(
     ("options", "word"),
-    [({"threshold_pct": 0.0}, "threshold_pct"), ({"budget_pct": 101.0}, "budget_pct"), ({"patience": 0}, "patience")],
+    [
+        ({"threshold_pct": 0.0}, "threshold_pct"),
+        ({"budget_pct": 101.0}, "budget_pct"),
+        ({"patience": 0}, "patience"),
+        ({"half_life": 0.5}, "half_life"),
+    ],
 )
 def test_parameters_out_of_range_are_refused(options, word):
     with pytest.raises(InvalidParameter, match=word):
@@ -143,4 +156,4 @@ def test_a_mapping_of_other_buckets_and_loads_of_other_instances_are_refused():
         DriftController(other)
     controller = DriftController(learnt(ids_of(STEADY, 1_000, 1)))
     with pytest.raises(InvalidParameter, match="3 loads came for 4"):
-        controller.observe(BatchLoad(np.ones(3), ids_of(STEADY, 10, 1)))
+        controller.observe(BatchLoad(np.ones(3), counts_of(ids_of(STEADY, 10, 1))))

@@ -9,12 +9,14 @@ import numpy as np
 
 from evenly.errors import InvalidParameter
 from evenly.grouping.drift import detect, rebuild
-from evenly.grouping.keys.dkg import DKG
+from evenly.grouping.keys.dkg import DKG, KeyCounts
 from evenly.grouping.mapping import Mapping
-from evenly.kernels.types import F64, U64
+from evenly.kernels.types import F64
 from evenly.measures.load import imbalance_pct
 
 _LEAST_HALF_LIFE = 20_000.0
+_HALF_LIFE_BATCHES = 2.0
+_FORGOTTEN = 1e-30
 
 
 def _sample_for(instances: int, imbalance_pct: float) -> float:
@@ -24,13 +26,13 @@ def _sample_for(instances: int, imbalance_pct: float) -> float:
 
 @dataclass(frozen=True)
 class BatchLoad:
-    """What one batch showed: rows per instance, and the ids of a uniform random sample of its rows.
+    """What one batch showed: rows per instance, and rows by key.
 
-    `rows` are those under the mapping in force; where older mappings still serve some rows, the sample is of all.
+    `rows` are those under the mapping in force; where older mappings still serve some rows, `keys` are of all.
     """
 
     rows: F64
-    ids: U64
+    keys: KeyCounts
 
     @property
     def imbalance_pct(self) -> float:
@@ -58,8 +60,9 @@ class DriftController:
     a change `patience` batches pass before the next one is considered, and twice as many after each change in a row
     that did not bring half of the gain it promised: so a stream that no mapping helps is left alone.
 
-    Recent means a half-life of `half_life` sampled rows (None: as many as say λ to the threshold). `budget_pct` does not bind
-    a mapping that was made without any rows: there is nothing worth keeping in it. Memory does not grow with the keys.
+    Recent means a half-life of `half_life` rows (None: as many as say λ to the threshold, and at least two batches).
+    `budget_pct` does not bind a mapping that was made without any rows: there is nothing worth keeping in it. Memory does
+    not grow with the keys.
     """
 
     def __init__(
@@ -79,8 +82,10 @@ class DriftController:
         if patience < 1:
             raise InvalidParameter(f"patience must be at least 1 batch, got {patience}")
         self.threshold_pct, self.budget_pct, self.patience = threshold_pct, budget_pct, patience
-        self.half_life = half_life or max(_LEAST_HALF_LIFE, _sample_for(mapping.instances, threshold_pct))
-        self._learner = DKG.automatic(mapping.instances, seed=seed, ids=mapping.ids, half_life=self.half_life)
+        if half_life is not None and not 1.0 <= half_life < math.inf:
+            raise InvalidParameter(f"half_life must be at least 1 row (or None to choose it), got {half_life}")
+        self.half_life = half_life
+        self._learner = DKG.automatic(mapping.instances, seed=seed, ids=mapping.ids)
         if (self._learner.a, self._learner.b, self._learner.bucket_count) != (mapping.a, mapping.b, mapping.buckets.size):
             raise InvalidParameter(
                 f"the mapping has {mapping.buckets.size} buckets and the controller learns {self._learner.bucket_count}, or "
@@ -91,6 +96,11 @@ class DriftController:
         self._misses = 0
         self._promised: tuple[float, float] | None = None
         self._begin(mapping)
+
+    @property
+    def learner(self) -> DKG:
+        """What holds the recent rows by key: its `bucket_count` and `counters` are those of the counts it takes."""
+        return self._learner
 
     @property
     def mapping(self) -> Mapping:
@@ -106,11 +116,11 @@ class DriftController:
         """Take in a batch and say what to do. A decision to change is only that: call `changed` once it is in force."""
         if batch.rows.size != self._mapping.instances:
             raise InvalidParameter(f"{batch.rows.size} loads came for {self._mapping.instances} instances: give one each")
-        self._learner.fit_ids(batch.ids)
+        fading = self._fading(float(batch.keys.buckets.sum()))
+        self._learner.fade(fading).fit_counts(batch.keys)
         if not batch.rows.any():
             return self._keep("no row is under the mapping in force yet", 0.0)
-        fading = 0.5 ** (batch.ids.size / self.half_life)
-        self._seen = self._seen * fading + min(batch.ids.size, batch.rows.sum())
+        self._seen = self._seen * fading + batch.rows.sum()
         self._rows = self._rows * fading + batch.rows
         self._batches += 1
         now, chance = self.now_pct, self._chance_pct()
@@ -118,7 +128,7 @@ class DriftController:
             return self._keep(f"batch {self._batches} of {self._pause} to wait for", now)
         self._judge_last_change(now)
         if chance > 2.0 * self.threshold_pct:
-            return self._keep(f"{self._seen:.0f} sampled rows say λ only to ±{chance:.1f} points", now)
+            return self._keep(f"{self._seen:.0f} rows say λ only to ±{chance:.1f} points", now)
         fresh = detect(self._learner, self._mapping, threshold_pct=self.threshold_pct).fresh_pct
         if now - fresh < self.threshold_pct + chance:
             self._exceeded = 0
@@ -157,8 +167,13 @@ class DriftController:
         self._misses = 0 if before - now >= (before - expected) / 2.0 else self._misses + 1
         self._promised = None
 
+    def _fading(self, rows: float) -> float:
+        """What all that came before a batch of so many rows weighs after it."""
+        least = max(_LEAST_HALF_LIFE, _sample_for(self._mapping.instances, self.threshold_pct))
+        return max(_FORGOTTEN, 0.5 ** (rows / (self.half_life or max(least, _HALF_LIFE_BATCHES * rows))))
+
     def _chance_pct(self) -> float:
-        """The λ that a balanced stream would show by chance in a sample of this size."""
+        """The λ that a balanced stream would show by chance in so many rows."""
         return math.sqrt(_sample_for(self._mapping.instances, 1.0) / max(self._seen, 1.0))
 
     def _proposal(self, now: float, fresh: float) -> Decision:

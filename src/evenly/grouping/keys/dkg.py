@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
@@ -24,6 +25,15 @@ from evenly.sketches.weights import checked_weights
 KIND = "dkg"
 _ABSURD = 10**8
 _MOST_DOUBLINGS = 64
+
+
+@dataclass(frozen=True)
+class KeyCounts:
+    """Tuples that were counted: how many came to each bucket of a learner, and how many the heaviest keys had, by their ids."""
+
+    buckets: F64
+    ids: U64
+    counts: F64
 
 
 class DKG:
@@ -105,7 +115,7 @@ class DKG:
     @property
     def total(self) -> float:
         """The weight of all tuples seen; with a half-life, what is left of it."""
-        return self._heavy.total / self._newest
+        return float(self._buckets.sum()) / self._newest
 
     @property
     def _newest(self) -> float:
@@ -116,6 +126,11 @@ class DKG:
     def bucket_count(self) -> int:
         """How many buckets the light keys are in."""
         return self._buckets.size
+
+    @property
+    def counters(self) -> int:
+        """How many keys are counted one by one."""
+        return self._heavy.capacity
 
     @property
     def memory_bytes(self) -> int:
@@ -135,6 +150,24 @@ class DKG:
         else:
             loads = checked_weights(weights, ids.size, what="weights")
             self._add(ids, loads, loads)
+        return self
+
+    def fit_counts(self, counted: KeyCounts) -> Self:
+        """Learn from tuples that were counted elsewhere, as tuples that came now.
+
+        Counts of light keys may be missing: they are in their buckets. A count above that of its bucket is lowered to it.
+        """
+        buckets = checked_weights(counted.buckets, self._buckets.size, what="buckets")
+        counts = checked_weights(counted.counts, counted.ids.size, what="counts")
+        self._buckets += buckets * self._newest
+        self._heavy.update(counted.ids, np.minimum(counts, buckets[self.buckets_of(counted.ids)]) * self._newest)
+        return self
+
+    def fade(self, factor: float) -> Self:
+        """Let all that was learnt so far weigh `factor` times what it weighed, above 0 and at most 1."""
+        if not 0.0 < factor <= 1.0:
+            raise InvalidParameter(f"factor must be above 0 and at most 1, got {factor}")
+        self._scale(factor)
         return self
 
     def _fit_forgetting(self, ids: U64, loads: F64, half_life: float) -> Self:
@@ -218,7 +251,7 @@ class DKG:
         """Ids of the keys whose guaranteed weight reaches theta of the total, and that weight, by id."""
         if self.total == 0.0:
             return np.zeros(0, np.uint64), np.zeros(0)
-        keys, counts, errors = self._heavy.heavy(self.theta * self._heavy.total)
+        keys, counts, errors = self._heavy.heavy(self.theta * float(self._buckets.sum()))
         order = np.argsort(keys)
         return keys[order], (counts - errors)[order] / self._newest
 

@@ -13,7 +13,6 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
@@ -21,12 +20,11 @@ from pyspark.sql import functions as F
 from evenly.grouping.keys.dkg import DKG
 from evenly.grouping.mapping import Mapping
 from evenly.spark.keys import key_id
-from evenly.spark.streaming.observing import ProgressListener
+from evenly.spark.streaming.observing import Counted, ProgressListener
 
 REPLAYABLE = frozenset(
     ("parquet", "orc", "json", "csv", "text", "xml", "avro", "binaryfile", "kafka", "delta", "rate", "rate-micro-batch")
 )
-_SAMPLE = 20_000
 _POLL_S = 0.05
 _REPORT_S = 10.0  # progress is reported a moment after the batch
 
@@ -45,25 +43,24 @@ def first_look(
     """
     name = f"evenly_first_look_{uuid.uuid4().hex}"
     learner = DKG.automatic(instances, seed=seed, ids="xxhash64")
+    counted = Counted(learner)
     seen = threading.Event()
     learnt = [-1]
 
     def learn(batch: int, metrics: dict[str, Row]) -> None:
         if name not in metrics:
             return
-        ids = np.array(metrics[name]["ids"] or [], np.int64).view(np.uint64)
-        learner.fit_ids(ids, np.full(ids.size, metrics[name]["rows"] / max(ids.size, 1)))
+        learner.fit_counts(counted.read([metrics[name]]))
         learnt.append(batch)
         if learner.total >= rows:
             seen.set()
 
-    ids = df.select(key_id(names).alias("id")).withColumn("drawn", F.rand())
-    sampled = ids.observe(name, F.count("*").alias("rows"), F.min_by("id", "drawn", _SAMPLE).alias("ids"))
+    ids = df.select(key_id(names).alias("id")).observe(name, *counted.columns(F.col("id")))
     listener = ProgressListener(learn)
     streams = df.sparkSession.streams
     streams.addListener(listener)
     try:
-        query = sampled.writeStream.format("noop").trigger(availableNow=True).start()
+        query = ids.writeStream.format("noop").trigger(availableNow=True).start()
         deadline = time.monotonic() + seconds
         while query.isActive and not seen.is_set() and time.monotonic() < deadline:
             time.sleep(_POLL_S)

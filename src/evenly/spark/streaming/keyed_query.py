@@ -101,8 +101,8 @@ class KeyedQuery:
     `StreamingQuery` that runs now; wait for this object rather than for that one.
     """
 
-    def __init__(self, pipeline: Pipeline, store: MappingStore, controller: DriftController | None, *, sample: int) -> None:
-        self._pipeline, self._store, self._controller, self._sample = pipeline, store, controller, sample
+    def __init__(self, pipeline: Pipeline, store: MappingStore, controller: DriftController | None) -> None:
+        self._pipeline, self._store, self._controller = pipeline, store, controller
         self._name = f"__evenly_{uuid.uuid4().hex}"
         self._run = 0
         self._batches: deque[Batch] = deque(maxlen=_REMEMBERED)
@@ -233,7 +233,7 @@ class KeyedQuery:
         if self._controller is not None:
             instances, version = self._store.placement.instances, self._store.versions[-1].number
             name = f"{self._name}_{self._run}"
-            self._observation = Observation(name, version=version, instances=instances, sample=self._sample)
+            self._observation = Observation(name, version=version, instances=instances, learner=self._controller.learner)
         return self._pipeline.start(self._store, self._observation)
 
     def _follow(self) -> None:

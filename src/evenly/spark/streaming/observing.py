@@ -1,7 +1,7 @@
-"""What each batch of a streaming query shows of its rows: exact rows per instance and a random sample of key ids.
+"""What each batch of a streaming query shows of its rows: rows per instance, rows per bucket, and the heaviest keys.
 
-Both are native aggregates beside the query (`DataFrame.observe`), so no row goes through Python. The sample is the
-rows with the least random numbers: it is uniform and bounded, and the number of rows need not be known beforehand.
+All are native aggregates beside the query (`DataFrame.observe`), so no row goes through Python. Each is a summary of frequent
+items. That of instances and that of buckets have a counter for every item, so they are exact, at one update a row.
 """
 
 from __future__ import annotations
@@ -21,37 +21,60 @@ from pyspark.sql.streaming.listener import (
 )
 
 from evenly.grouping.controller import BatchLoad
+from evenly.grouping.keys.dkg import DKG, KeyCounts
 from evenly.kernels.types import F64
 from evenly.spark import murmur3
 
-_DRAWN = "__evenly_drawn"
+_LEAST_TRACKED, _MOST_TRACKED = 64, 16_384
+
+
+class Counted:
+    """Rows by key as native aggregates, and what they gave as counts for a learner of these parameters."""
+
+    def __init__(self, learner: DKG) -> None:
+        self._buckets, self._keys = learner.bucket_count, min(learner.counters, _MOST_TRACKED // 4)
+
+    def columns(self, identity: Column) -> list[Column]:
+        """The aggregates, named `buckets` and `heavy`."""
+        bucket = F.pmod(identity, F.lit(self._buckets).cast("bigint")).cast("int")
+        # Four counters for each key that is told: those told are then nearly exact.
+        return [_counts(bucket, self._buckets).alias("buckets"), _counts(identity, self._keys, spare=4).alias("heavy")]
+
+    def read(self, rows: list[Row]) -> KeyCounts:
+        """The counts of one batch, over all that was observed of it."""
+        buckets = np.zeros(self._buckets)
+        found = []
+        for row in rows:
+            for entry in row["buckets"] or []:
+                buckets[entry["item"]] += entry["count"]
+            found += [(entry["item"], entry["count"]) for entry in row["heavy"] or []]
+        ids = np.array([item for item, _ in found], np.int64).view(np.uint64)
+        return KeyCounts(buckets, ids, np.array([count for _, count in found], np.float64))
+
+
+def _counts(item: Column, items: int, *, spare: int = 2) -> Column:
+    """The most frequent of a column's values, with their counts; exact if there are no more than `items`."""
+    tracked = max(_LEAST_TRACKED, 2 ** (spare * items - 1).bit_length())
+    return F.call_function("approx_top_k", item, F.lit(items), F.lit(tracked))
 
 
 class Observation:
     """The observation of one run of a query, under one version of its mapping, for each of its placed DataFrames."""
 
-    def __init__(self, name: str, *, version: int, instances: int, sample: int) -> None:
-        self._name, self.version, self._sample = name, version, sample
+    def __init__(self, name: str, *, version: int, instances: int, learner: DKG) -> None:
+        self._name, self.version, self._counted = name, version, Counted(learner)
         self._instance_of = {int(value): at for at, value in enumerate(murmur3.partition_constants(instances))}
 
     def of(self, side: int) -> Callable[[DataFrame, Column, Column, Column | None], DataFrame]:
         """Adds the observation to the rows of one DataFrame: what `with_slot_of_window` takes."""
 
         def observe(steps: DataFrame, routed: Column, identity: Column, newest: Column | None) -> DataFrame:
-            shown = [
-                self._rows_of(routed).alias("rows"),
-                F.min_by(identity, F.col(_DRAWN), self._sample).alias("ids"),
-            ]
+            shown = [_counts(routed, len(self._instance_of)).alias("rows"), *self._counted.columns(identity)]
             if newest is not None:
-                shown.append(self._rows_of(F.when(newest, routed)).alias("newest"))
-            return steps.withColumn(_DRAWN, F.rand()).observe(f"{self._name}_{side}", *shown).drop(_DRAWN)
+                shown.append(_counts(F.when(newest, routed), len(self._instance_of)).alias("newest"))
+            return steps.observe(f"{self._name}_{side}", *shown)
 
         return observe
-
-    def _rows_of(self, routed: Column) -> Column:
-        # A summary of frequent items with a counter for each instance: its counts are exact, at one update a row.
-        instances = len(self._instance_of)
-        return F.call_function("approx_top_k", routed, F.lit(instances), F.lit(max(64, 2 * instances)))
 
     def read(self, metrics: dict[str, Row]) -> tuple[F64, BatchLoad] | None:
         """What a batch showed, over all sides; None if it was not observed."""
@@ -60,8 +83,7 @@ class Observation:
             return None
         rows = np.sum([self._decoded(row["rows"]) for row in found], axis=0)
         newest = np.sum([self._decoded(row["newest" if "newest" in row else "rows"]) for row in found], axis=0)
-        ids = np.concatenate([np.array(row["ids"] or [], np.int64) for row in found])
-        return rows, BatchLoad(newest, ids.view(np.uint64))
+        return rows, BatchLoad(newest, self._counted.read(found))
 
     def _decoded(self, counted: list[Any] | None) -> F64:
         rows = np.zeros(len(self._instance_of))

@@ -9,7 +9,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from evenly.errors import ColumnConflict, InvalidParameter, StreamingMismatch, UnknownColumn
-from evenly.grouping.base import checked_instances, checked_whole
+from evenly.grouping.base import checked_instances
 from evenly.grouping.controller import DriftController
 from evenly.grouping.keys.dkg import DKG
 from evenly.grouping.mapping import Mapping
@@ -18,8 +18,6 @@ from evenly.spark.streaming.changing import recover_move
 from evenly.spark.streaming.first_look import can_look, first_look
 from evenly.spark.streaming.keyed_query import Build, KeyedQuery, Pipeline
 from evenly.spark.streaming.mapping_store import MappingStore, Placement, Version
-
-_LEAST_SAMPLE, _SAMPLE_PER_INSTANCE, _MOST_SAMPLE = 4_000, 500, 100_000
 
 
 def stream_by_key(
@@ -36,7 +34,6 @@ def stream_by_key(
     threshold_pct: float = 5.0,
     budget_pct: float = 5.0,
     look: bool | None = None,
-    sample: int | None = None,
 ) -> KeyedQuery:
     """Start a stateful streaming query whose keys are spread evenly over `instances`, and keep them so.
 
@@ -59,14 +56,11 @@ def stream_by_key(
     - `mapping` is the first mapping; without it one is learnt from the beginning of the stream (`look=False`: not; None: where
       its sources can be read twice). A checkpoint that exists has its own mapping, which is read back from its folder `evenly`.
     - `controller=False` keeps the first mapping and observes nothing. Otherwise every batch reports its rows per instance and
-      `sample` random key ids (1 to 100,000; None: 500 for each instance), and a mapping that would lower λ by
-      `threshold_pct` points comes into force; without windows it moves at most `budget_pct` percent of the load at a time.
+      by key, and a mapping that would lower λ by `threshold_pct` points comes into force; without windows it moves at most
+      `budget_pct` percent of the load at a time.
     """
     frames = (rows,) if isinstance(rows, DataFrame) else tuple(rows)
     placement = _checked_placement(frames, key, instances, slot, window)
-    if sample is None:
-        sample = min(_MOST_SAMPLE, max(_LEAST_SAMPLE, _SAMPLE_PER_INSTANCE * placement.instances))
-    sample = checked_whole(sample, "sample", 1, _MOST_SAMPLE)
     spark, at = frames[0].sparkSession, str(checkpoint)
     if not isinstance(spark, SparkSession) or not hasattr(spark, "_jsparkSession"):
         raise StreamingMismatch(
@@ -85,7 +79,7 @@ def stream_by_key(
     if not store.versions:
         store.propose(in_force)
         store.enforce(Version(1, why, ((1, None),)))
-    return KeyedQuery(Pipeline(frames, build, at), store, deciding, sample=sample)
+    return KeyedQuery(Pipeline(frames, build, at), store, deciding)
 
 
 def _checked_placement(frames: tuple[DataFrame, ...], key: Key, instances: int, slot: str, window: str | None) -> Placement:
