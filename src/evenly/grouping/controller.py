@@ -170,7 +170,7 @@ class DriftController:
     def _fading(self, rows: float) -> float:
         """What all that came before a batch of so many rows weighs after it."""
         least = max(_LEAST_HALF_LIFE, _sample_for(self._mapping.instances, self.threshold_pct))
-        return max(_FORGOTTEN, 0.5 ** (rows / (self.half_life or max(least, _HALF_LIFE_BATCHES * rows))))
+        return max(_FORGOTTEN, float(0.5 ** (rows / (self.half_life or max(least, _HALF_LIFE_BATCHES * rows)))))
 
     def _chance_pct(self) -> float:
         """The λ that a balanced stream would show by chance in so many rows."""
