@@ -1,6 +1,6 @@
 """Stateful streaming queries on recorded keys: Spark's 200 partitions, 8 hash partitions, and Evenly at 8 instances.
 
-    python benchmarks/streaming_keys.py FOLDER [--rows 20000] [--json]
+    python benchmarks/streaming_keys.py FOLDER [--rows 20000] [--query Python] [--json]
 
 FOLDER holds the recorded streams. Three queries: a Python function with state and a wait for each row (a wait, so that
 8 instances can overlap on few cores), a deduplication, which ships every row, and a count, which Spark combines before it
@@ -38,7 +38,7 @@ INSTANCES = 8
 BATCHES = 3
 FILES = 4
 WATCHED_ROUNDS = 3
-WAIT_S = 50e-6
+WAIT_S = 1e-3
 STREAMS = ("flights3m.key", "wyscout_events.player", "wiki_sent_1.text")
 Query = Callable[[DataFrame], DataFrame]
 
@@ -72,7 +72,7 @@ def _keys(rows: DataFrame) -> list[str]:
 
 
 QUERIES: dict[str, tuple[Query, str]] = {
-    "Python with state, 50 µs a row": (waits, "append"),
+    "Python with state, 1 ms a row": (waits, "append"),
     "dropDuplicates": (duplicates, "append"),
     "count": (counts, "update"),
 }
@@ -151,20 +151,22 @@ def rows_per_s(query: StreamingQuery) -> float:
     return sum(it.numInputRows for it in later) / (sum(it.durationMs["triggerExecution"] for it in later) / 1000.0)
 
 
-def measure(spark: SparkSession, folder: Path, stream: str, keys: pa.Array, rows: int) -> list[dict[str, object]]:
+def measure(spark: SparkSession, folder: Path, stream: str, keys: pa.Array, rows: int, wanted: str) -> list[dict[str, object]]:
     source = folder / stream
     stage(source, keys, rows)
     first = first_batch(spark, source)
     mapping = evenly.learn_mapping(first, key="key", instances=INSTANCES, tolerance_pct=None)
     results: list[dict[str, object]] = []
     for name, (query, mode) in QUERIES.items():
+        if wanted not in name:
+            continue
         for way, partitions, fitted in (
             ("Spark, 200 partitions", 200, None),
             ("Spark, 8 partitions", INSTANCES, None),
             ("Evenly, 8 instances", INSTANCES, mapping),
         ):
             print(f"{stream}: {name}: {way}", file=sys.stderr)
-            checkpoint = folder / f"{stream} {name} {way}".replace(" ", "-").replace(",", "").replace("µ", "u")
+            checkpoint = folder / f"{stream} {name} {way}".replace(" ", "-").replace(",", "")
             ran = run(spark, source, checkpoint, query, mode, partitions=partitions, mapping=fitted)
             shuffled, ms = stateful_tasks(spark, ran, partitions)
             state = rows_per_partition(spark, str(checkpoint))[0].rows
@@ -238,6 +240,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--rows", type=int, default=20_000, help="rows a batch")
+    parser.add_argument("--query", default="", help="only queries whose name holds this, and not what watching costs")
     parser.add_argument("--watched-rows", type=int, default=500_000, help="rows a batch where watching is measured")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
@@ -247,8 +250,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         for stream, keys in recorded_keys(options.folder):
             if stream in STREAMS:
-                results += measure(spark, Path(scratch), stream, keys, options.rows)
-            if stream == STREAMS[0]:
+                results += measure(spark, Path(scratch), stream, keys, options.rows, options.query)
+            if stream == STREAMS[0] and not options.query:
                 watching = measure_watching(spark, Path(scratch), stream, keys, options.watched_rows)
     spark.stop()
     if options.json:
@@ -256,7 +259,8 @@ def main() -> None:
         print(json.dumps({**told, "results": results + watching}))
     else:
         show(results)
-        show_watching(watching)
+        if watching:
+            show_watching(watching)
 
 
 if __name__ == "__main__":
