@@ -1,5 +1,6 @@
 """One Spark session for all tests that need one."""
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -8,6 +9,9 @@ from pyspark.sql import SparkSession
 from evenly.spark.session import local_session
 
 PARTITIONS = 8
+
+# Sessions that live for seconds are not worth optimised machine code: two cores compile it for longer than they run it.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
 @pytest.fixture(scope="session")
