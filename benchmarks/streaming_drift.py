@@ -172,6 +172,7 @@ def measure(spark: SparkSession, source: Path, folder: Path, *, windows: bool) -
             "grouping": WAYS[it.way],
             "instances": INSTANCES,
             "batches": int(shown[it.way].size),
+            "imbalance_pct": shown[it.way].tolist(),
             "imbalance_pct_mean": float(shown[it.way].mean()),
             "imbalance_pct_late": float(shown[it.way][shown[it.way].size // 2 :].mean()),
             "imbalance_pct_worst": float(shown[it.way].max()),
