@@ -92,7 +92,7 @@ class _Waiting:
         if len(result):
             kind = tuple(column.dtype for column in columns)
             self._by_types.setdefault(kind, []).append((key, at, len(result), columns))
-            self._size += max(1, len(result))
+            self._size += len(result)
 
     def take(self, *, placed: bool) -> Iterator[pa.RecordBatch]:
         """All results so far, in a batch for each combination of types; `placed` with where they are."""

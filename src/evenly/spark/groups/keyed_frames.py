@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from evenly.spark.groups.frames import groups
 from evenly.spark.groups.layout import Layout
@@ -17,27 +18,43 @@ from evenly.spark.groups.pandas_rows import to_pandas
 
 def keyed_frames(
     batches: Iterator[pa.RecordBatch], layout: Layout, names: list[str], marks: int
-) -> Iterator[tuple[pa.RecordBatch, tuple[Any, ...], pd.DataFrame]]:
+) -> Iterator[tuple[pa.RecordBatch, list[int], pd.DataFrame]]:
     """For each group its key, a batch of one row with the columns `names`, its marks and its frame.
 
-    Marks are values of the group: those of its first row in the last `marks` of the user's columns, which its frame lacks.
+    Marks are whole numbers of the group: those of its first row in the last `marks` of the user's columns, which its frame
+    lacks.
     """
-    keys: deque[tuple[int, pa.RecordBatch]] = deque()
+    marked = range(layout.width - marks, layout.width)
+    held: deque[tuple[int, pa.RecordBatch, list[NDArray[Any]]]] = deque()
 
     def frames() -> Iterator[pd.DataFrame]:
         seen = 0
         for batch in batches:
-            keys.append((seen, _keys(batch, layout, names)))
+            held.append((seen, _keys(batch, layout, names), [batch.column(mark).to_numpy() for mark in marked]))
             seen += batch.num_rows
-            yield to_pandas(pa.Table.from_batches([batch]))
+            yield to_pandas(pa.Table.from_batches([batch.select([at for at in range(batch.num_columns) if at not in marked])]))
 
-    width = layout.width - marks
-    marked = Layout(width, layout.carried, layout.flags, tuple(range(width, layout.width)), layout.compared)
-    for values, first, group in groups(frames(), marked, with_key=True):
-        while len(keys) > 1 and keys[1][0] <= first:
-            keys.popleft()
-        offset, columns = keys[0]
-        yield columns.slice(first - offset, 1), values, group
+    for _, first, group in groups(frames(), _without(layout, marked), with_key=False):
+        while len(held) > 1 and held[1][0] <= first:
+            held.popleft()
+        offset, keys, values = held[0]
+        at = first - offset
+        yield keys.slice(at, 1), [int(value[at]) for value in values], group
+
+
+def _without(layout: Layout, gone: range) -> Layout:
+    """The layout of the other columns, when these have been taken out."""
+
+    def moved(position: int) -> int:
+        return position if position < gone.start else position - len(gone)
+
+    return Layout(
+        layout.width - len(gone),
+        layout.carried - len(gone),
+        tuple((moved(column), moved(flag)) for column, flag in layout.flags if column not in gone),
+        tuple(map(moved, layout.keys)),
+        tuple(map(moved, layout.compared)),
+    )
 
 
 def _keys(batch: pa.RecordBatch, layout: Layout, names: list[str]) -> pa.RecordBatch:
