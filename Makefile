@@ -15,7 +15,7 @@ demo: $(READY) ## Run a skewed Spark job twice, as Spark does it and with Evenly
 	@$(BIN)/evenly demo
 
 test: $(READY) lint ## Check style, types and layers, then run all tests
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 lint: $(READY) ## Check style, types and layers
 	$(BIN)/ruff check
