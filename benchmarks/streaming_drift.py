@@ -128,7 +128,7 @@ def run(spark: SparkSession, source: Path, folder: Path, way: str, *, windows: b
 
 
 def _imbalances(query: KeyedQuery) -> F64:
-    return np.array([batch.imbalance_pct for batch in query.batches])
+    return np.array([batch.mapped_imbalance_pct for batch in query.batches])
 
 
 def sparks_hash(spark: SparkSession, source: Path, *, windows: bool) -> F64:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import logging
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from evenly.spark.sink.send_stream import send_stream
     from evenly.spark.split import split_by_key
     from evenly.spark.streaming.stream_by_key import stream_by_key
+    from evenly.spark.streaming.waiting import await_any_termination
 
 __all__ = [
     "CostModel",
@@ -44,6 +46,7 @@ __all__ = [
     "TcpLines",
     "aggregate_by_key",
     "apply_by_key",
+    "await_any_termination",
     "by_cost",
     "by_key",
     "diagnose_checkpoint",
@@ -60,6 +63,8 @@ __all__ = [
 ]
 __version__ = "0.1.0"
 
+logging.getLogger(__name__).addHandler(logging.NullHandler())
+
 # Nothing that compiles kernels is loaded with the package: Spark's Python workers import it too, each anew.
 _PLAIN = {
     "CostModel": "evenly.grouping.cost.model",
@@ -74,6 +79,7 @@ _ON_SPARK = {
     "Merging": "evenly.spark.merging",
     "aggregate_by_key": "evenly.spark.aggregate_by_key",
     "apply_by_key": "evenly.spark.apply_by_key",
+    "await_any_termination": "evenly.spark.streaming.waiting",
     "by_cost": "evenly.spark.cost.by_cost",
     "by_key": "evenly.spark.by_key",
     "diagnose_checkpoint": "evenly.spark.diagnosis",

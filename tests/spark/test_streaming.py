@@ -114,8 +114,8 @@ def test_a_mapping_is_learnt_from_the_stream_kept_and_read_back(spark, visits):
     assert [version.reason for version in first.versions] == ["learnt from the beginning of the stream"]
     assert first.mapping.columns == ("user",)
     assert [batch.number for batch in first.batches] == [0, 1]
-    assert sum(sum(batch.rows) for batch in first.batches) == visits.rows
-    assert all(batch.imbalance_pct < 10.0 for batch in first.batches)
+    assert sum(sum(batch.mapped_rows) for batch in first.batches) == visits.rows
+    assert all(batch.mapped_imbalance_pct < 10.0 for batch in first.batches)
     assert visits.written("user") == visits.expected("user")
     assert visits.misplaced(first.mapping) == (len(visits.expected("user")), 0)
 
@@ -223,7 +223,7 @@ def test_a_query_started_by_hash_is_balanced_by_the_controller(visits, window):
     assert figures["moved_load_pct"] > 0.0
     last = query.batches[-1]
     assert last.version == 2
-    assert last.imbalance_pct < figures["before_pct"] / 2.0
+    assert last.mapped_imbalance_pct < figures["before_pct"] / 2.0
     assert [batch.number for batch in query.batches] == list(range(6))
     assert visits.written(*keys) == visits.expected(*keys)
     stored = json.loads((Path(visits.checkpoint) / "evenly" / "versions.json").read_text())
@@ -257,7 +257,7 @@ def test_both_sides_of_a_join_of_streams_are_under_one_mapping(spark, visits):
     other = rows.select(F.col("user").alias("who"), F.col("ts").alias("then"))
     expected = rows.join(other, F.expr("user = who and then between ts and ts + interval 20 seconds"))
     assert found.count() == expected.count() > 600
-    assert sum(sum(batch.rows) for batch in query.batches) == 2 * visits.rows
+    assert sum(sum(batch.mapped_rows) for batch in query.batches) == 2 * visits.rows
 
 
 def test_without_a_controller_nothing_is_observed(visits):
@@ -270,7 +270,7 @@ def test_without_a_controller_nothing_is_observed(visits):
     plan = watched.query._jsq.explainInternal(True)  # noqa: FBT003
     assert "CollectMetrics" in plan
     assert "Python" not in plan
-    assert sum(watched.batches[0].rows) == 100
+    assert sum(watched.batches[0].mapped_rows) == 100
 
 
 def test_what_ends_the_query_is_raised(visits):
@@ -385,9 +385,9 @@ def test_wrong_arguments_are_refused_with_the_remedy(spark, visits):
 
 def test_a_pipeline_that_leaves_the_window_out_is_refused_before_it_starts(visits):
     visits.add()
-    with pytest.raises(InvalidParameter, match=r"groups by \(user, slot\).*group by 'window'"):
+    with pytest.raises(InvalidParameter, match=r"groups by \(user, slot\).*Group by \(window, user, slot\)"):
         visits.run(visits.counts("user"), rows=visits.windows(), window="window", look=False)
-    with pytest.raises(InvalidParameter, match=r"groups by \(user, slot\).*group by 'window'"):
+    with pytest.raises(InvalidParameter, match=r"groups by \(user, slot\).*Group by \(window, user, slot\)"):
         visits.run(
             lambda placed: placed.dropDuplicates(["user", "slot"]).writeStream.format("noop"),
             rows=visits.windows(),

@@ -2,96 +2,39 @@
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
 import time
 import uuid
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import Row
 from pyspark.sql.streaming.query import StreamingQuery
-from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from evenly.errors import EvenlyError, InvalidParameter
+from evenly.errors import EvenlyError, ImmovableState
 from evenly.grouping.controller import BatchLoad, Decision, DriftController
 from evenly.grouping.mapping import Mapping
 from evenly.kernels.types import F64
-from evenly.measures.load import imbalance_pct
-from evenly.spark.placement import with_slot_of_window
+from evenly.spark.state.stores import PROVIDER, ROCKSDB
 from evenly.spark.streaming import mapping_store
+from evenly.spark.streaming.batches import Batch, BatchLog
 from evenly.spark.streaming.changing import change_by_moving, change_windows, check_change, recover_move
-from evenly.spark.streaming.grouped import check_grouping
 from evenly.spark.streaming.mapping_store import MappingStore, Version
 from evenly.spark.streaming.observing import Observation, ProgressListener
+from evenly.spark.streaming.read_rows import ReadRows
+from evenly.spark.streaming.starting import Pipeline
+from evenly.spark.streaming.waiting import stop_for_a_change
 
-Build = Callable[..., DataStreamWriter]
-"""From placed rows (one DataFrame, or one for each that was given) to a writer that has not been started."""
-
-_SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
-_STARTING = threading.Lock()
+_LOG = logging.getLogger(__name__)
 _EFFECT_BATCHES = 3
 _REPORT_S = 10.0
-_REMEMBERED = 10_000
+_REFUSALS_KEPT = 1_000
 _REFUSALS = (EvenlyError, PySparkException, Py4JError)
-
-
-@dataclass(frozen=True)
-class Pipeline:
-    """What is started, and started again under another mapping."""
-
-    frames: tuple[DataFrame, ...]
-    build: Build
-    checkpoint: str
-
-    @property
-    def spark(self) -> SparkSession:
-        return self.frames[0].sparkSession
-
-    def start(self, store: MappingStore, observation: Observation | None) -> StreamingQuery:
-        """Start the query under the version in force, with as many shuffle partitions as instances."""
-        placement, spans = store.placement, store.spans()
-        placed = [
-            with_slot_of_window(
-                df,
-                spans,
-                placement.key,
-                placement.slot,
-                window=placement.window,
-                observe=None if observation is None else observation.of(side),
-            )
-            for side, df in enumerate(self.frames)
-        ]
-        settings = self.spark.conf
-        with _STARTING:
-            before = settings.get(_SHUFFLE_PARTITIONS)
-            settings.set(_SHUFFLE_PARTITIONS, str(placement.instances))
-            try:
-                writer = self.build(*placed)
-                if not isinstance(writer, DataStreamWriter):
-                    raise InvalidParameter(f"build must return a DataStreamWriter that is not started, got {writer!r}")
-                check_grouping(writer._df, slot=placement.slot, window=placement.window)  # noqa: SLF001 - it has no other
-                return writer.option("checkpointLocation", self.checkpoint).start()
-            finally:
-                settings.set(_SHUFFLE_PARTITIONS, before or "200")
-
-
-@dataclass(frozen=True)
-class Batch:
-    """One batch of a query: its number, the version of the mapping it ran under, and its rows per instance."""
-
-    number: int
-    version: int
-    rows: tuple[int, ...]
-
-    @property
-    def imbalance_pct(self) -> float:
-        """λ of its rows."""
-        return imbalance_pct(self.rows)
 
 
 class KeyedQuery:
@@ -105,16 +48,23 @@ class KeyedQuery:
         self._pipeline, self._store, self._controller = pipeline, store, controller
         self._name = f"__evenly_{uuid.uuid4().hex}"
         self._run = 0
-        self._batches: deque[Batch] = deque(maxlen=_REMEMBERED)
-        self._kept: deque[str] = deque(maxlen=_REMEMBERED)
+        self._batches = BatchLog()
+        self._kept: deque[str] = deque(maxlen=_REFUSALS_KEPT)
         self._effect: list[float] = []
+        self._effect_unwritten = False
         self._handled = -1
         self._error: BaseException | None = None
-        self._lock = threading.RLock()
+        # One change, stop or batch at a time has the turn, for as long as a move takes. What users ask for waits for no turn.
+        self._turn = threading.RLock()
+        self._settled = threading.Condition()
+        self._changing = False
+        self._stopping = False
         self._progress: queue.SimpleQueue[tuple[int, dict[str, Row]] | None] = queue.SimpleQueue()
         self._listener: ProgressListener | None = None
         self._observation: Observation | None = None
-        self._before: Observation | None = None
+        self._before: tuple[Observation, ReadRows] | None = None
+        self._read_rows: ReadRows | None = None
+        self._immovable = None if controller is None else self._why_immovable()
         if controller is not None:
             self._listener = ProgressListener(lambda batch, metrics: self._progress.put((batch, metrics)))
             pipeline.spark.streams.addListener(self._listener)
@@ -128,15 +78,13 @@ class KeyedQuery:
 
     @property
     def query(self) -> StreamingQuery:
-        """The query that runs now; another one after a change of the mapping."""
-        with self._lock:
-            return self._query
+        """The query that runs now; another one after a change of the mapping. During a change it is the one that was stopped."""
+        return self._query
 
     @property
     def mapping(self) -> Mapping:
         """The mapping in force; with windows, the one for new windows."""
-        with self._lock:
-            return self._store.mapping(self._store.versions[-1].number)
+        return self._store.mapping(self._store.versions[-1].number)
 
     @property
     def versions(self) -> tuple[Version, ...]:
@@ -150,57 +98,66 @@ class KeyedQuery:
 
     @property
     def refusals(self) -> tuple[str, ...]:
-        """Why changes that were decided could not be brought in force."""
+        """Why changes could not be brought in force; of state that can never be moved, said once at the start."""
         return tuple(self._kept)
 
     @property
     def batches(self) -> tuple[Batch, ...]:
-        """Rows per instance of the last 10,000 batches of this driver, in order; none with `controller=False`."""
-        return tuple(self._batches)
+        """What the partitions held in the last batches of this driver, in order; none with `controller=False`.
+
+        At most 10,000 are remembered, and at most 32 MiB of them.
+        """
+        return self._batches.all()
 
     @property
     def isActive(self) -> bool:  # noqa: N802 - as StreamingQuery has it
-        with self._lock:
-            return self._query.isActive
+        """Whether the query runs. It does while its mapping changes; nothing here waits for that."""
+        return self._changing or bool(self._query.isActive)
 
     def exception(self) -> BaseException | None:
         """What ended the query, or kept it from being started again; None while all is well."""
-        with self._lock:
-            return self._error or self._query.exception()
+        return self._error or self._query.exception()
 
     def awaitTermination(self, timeout: float | None = None) -> bool:  # noqa: N802 - as StreamingQuery has it
-        """Wait until the query ends, by `stop`, by itself or by an error, which is raised; False after `timeout` seconds."""
+        """Wait until the query ends, by `stop`, by itself or by an error, which is raised; False after `timeout` seconds.
+
+        A change of the mapping does not end it. `spark.streams.awaitAnyTermination()` returns at a change:
+        use `evenly.await_any_termination(spark)`.
+        """
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
-            query = self.query
+            query = self._query
             left = 1.0 if deadline is None else min(1.0, deadline - time.monotonic())
             try:
                 ended = bool(query.awaitTermination(max(left, 0.001)))  # type: ignore[arg-type] # seconds need not be whole
             except PySparkException:
                 self._close()
                 raise
-            with self._lock:
+            with self._settled:
+                if ended and self._changing:
+                    self._settled.wait(max(left, 0.001))
                 if self._error is not None:
                     raise self._error
-                if ended and query is self._query:
-                    self._close()
-                    return True
+                over = ended and query is self._query and not self._changing
+            if over:
+                self._close()
+                return True
             if deadline is not None and time.monotonic() >= deadline:
                 return False
 
     def processAllAvailable(self) -> None:  # noqa: N802 - as StreamingQuery has it
         """Wait until all rows that are there have been processed, and the controller has seen them. For tests."""
         while True:
-            query = self.query
+            query = self._query_between_changes()
             if query.isActive:
                 query.processAllAvailable()
-            if query is self.query:
+            if query is self._query_between_changes():
                 self._wait_for_controller(query)
-            with self._lock:
-                if self._error is not None:
-                    raise self._error
-                if query is self._query:
-                    return
+            now = self._query_between_changes()
+            if self._error is not None:
+                raise self._error
+            if query is now:
+                return
 
     def change_mapping(self, mapping: Mapping, *, reason: str = "asked for") -> Version:
         """Change to another mapping now: stop, bring it in force, start again. No row is lost or counted twice.
@@ -208,104 +165,191 @@ class KeyedQuery:
         Where it is refused (state that cannot be moved, no batch finished yet), the query goes on and the reason is raised.
         """
         self._store.placement.check(mapping)
-        with self._lock:
+        with self._turn:
             failure = self._change(Decision(reason, 0.0, mapping.expected_imbalance_pct, mapping=mapping), {})
             if failure is not None:
                 raise failure
             return self._store.versions[-1]
 
     def stop(self) -> None:
-        """Stop the query. It can be started again with `stream_by_key` and the same checkpoint."""
-        with self._lock:
+        """Stop the query, after a change that is under way. It can be started again with `stream_by_key` and the same checkpoint."""
+        self._stopping = True
+        with self._turn:
             self._query.stop()
             self._close()
 
     def _close(self) -> None:
-        if self._listener is not None:
-            self._pipeline.spark.streams.removeListener(self._listener)
-            self._listener = None
+        with self._settled:
+            listener, self._listener = self._listener, None
+        if listener is not None:
+            self._pipeline.spark.streams.removeListener(listener)
             self._progress.put(None)
+
+    def _query_between_changes(self) -> StreamingQuery:
+        with self._settled:
+            self._settled.wait_for(lambda: not self._changing)
+            return self._query
 
     def _start(self) -> StreamingQuery:
         self._run += 1
+        version, instances = self._store.versions[-1], self._store.placement.instances
         # The last batches of a run are reported when the next one has been started.
-        self._before = self._observation
+        if self._observation is not None and self._read_rows is not None:
+            self._before = (self._observation, self._read_rows)
         if self._controller is not None:
-            instances, version = self._store.placement.instances, self._store.versions[-1].number
             name = f"{self._name}_{self._run}"
-            self._observation = Observation(name, version=version, instances=instances, learner=self._controller.learner)
-        return self._pipeline.start(self._store, self._observation)
+            learner = self._controller.learner
+            self._observation = Observation(name, version=version.number, instances=instances, learner=learner)
+        query, grouped = self._pipeline.start(self._store, self._observation)
+        self._read_rows = ReadRows(self._pipeline.spark, query, instances, grouped.placed)
+        _LOG.info(
+            "%s: started under version %d of its mapping (%s), %d instances, run %s",
+            self._pipeline.checkpoint,
+            version.number,
+            version.reason,
+            instances,
+            query.runId,
+        )
+        if self._immovable is not None and grouped.stateful and not self._kept:
+            self._kept.append(self._immovable)
+            _LOG.warning("%s: the mapping will stay as it is, whatever λ is: %s", self._pipeline.checkpoint, self._immovable)
+        return query
+
+    def _why_immovable(self) -> str | None:
+        """Why no change can ever be brought in force for this checkpoint; None as far as can be seen before it starts."""
+        if self._store.placement.window is not None:
+            return None
+        spark, checkpoint = self._pipeline.spark, self._pipeline.checkpoint
+        try:
+            check_change(spark, checkpoint, self._store)
+        except ImmovableState as error:
+            return str(error)
+        except _REFUSALS:  # it has no batch yet: the session says what its state will be kept by
+            provider = str(spark.conf.get(PROVIDER))
+            if provider != ROCKSDB:
+                return (
+                    f"state that {provider} keeps cannot be moved to another mapping: before the query first starts, "
+                    f"spark.conf.set('{PROVIDER}', '{ROCKSDB}'), or group by windows and give window=; or controller=False"
+                )
+        return None
 
     def _follow(self) -> None:
         """The controller's thread: takes in every batch, and changes the mapping when it says so."""
         while (item := self._progress.get()) is not None:
             try:
-                with self._lock:
+                with self._turn:
                     self._take_in(*item)
-            except BaseException as error:  # noqa: BLE001 - the query is ended by whatever happens here; its user must see it
-                self._error = error
+            except BaseException as error:  # noqa: BLE001 - the query may have been stopped for a change; its user must see it
+                _LOG.error("%s: the controller has ended: %s", self._pipeline.checkpoint, error)  # noqa: TRY400 - one line
+                with self._settled:
+                    self._error = error
+                    self._settled.notify_all()
                 return
 
     def _take_in(self, number: int, metrics: dict[str, Row]) -> None:
         controller = self._controller
         if controller is None or self._listener is None:
             return
-        if self._before is not None and (late := self._before.read(metrics)) is not None:
-            self._list_batch(number, self._before.version, late[0])
+        if self._before is not None and (late := self._before[0].read(metrics)) is not None:
+            self._list_batch(number, self._before[0].version, late[0], self._before[1])
         if self._observation is None or (seen := self._observation.read(metrics)) is None:
             return
         rows, load = seen
         if rows.sum() > 0.0:
-            self._list_batch(number, self._observation.version, rows)
-            decision = controller.observe(load)
-            self._note_effect(load)
-            if decision.mapping is not None and self._query.isActive:
-                told = {"before_pct": decision.now_pct, "moved_load_pct": decision.moved_load_pct}
-                if (failure := self._change(decision, told)) is not None:
-                    self._kept.append(str(failure))
-                    controller.refused()
+            self._list_batch(number, self._observation.version, rows, self._read_rows)
+            if self._immovable is None:
+                self._decide(controller, load)
         self._handled = number
 
-    def _list_batch(self, number: int, version: int, rows: F64) -> None:
+    def _decide(self, controller: DriftController, load: BatchLoad) -> None:
+        decision = controller.observe(load)
+        self._note_effect(load)
+        if decision.mapping is None or self._stopping or not self._query.isActive:
+            return
+        told = {"before_pct": decision.now_pct, "moved_load_pct": decision.moved_load_pct}
+        if (failure := self._change(decision, told)) is not None:
+            self._kept.append(str(failure))
+            controller.refused()
+
+    def _list_batch(self, number: int, version: int, rows: F64, read_rows: ReadRows | None) -> None:
         if rows.sum() > 0.0:
-            self._batches.append(Batch(number, version, tuple(int(count) for count in rows)))
+            self._batches.add(number, version, rows, None if read_rows is None else read_rows.of(number))
 
     def _note_effect(self, load: BatchLoad) -> None:
-        """Once the first batches under a new version have been seen, write λ into its entry."""
+        """Once the first batches under a new version have been seen, write λ into its entry; where that fails, at the next batch."""
         last = self._store.versions[-1]
         if last.number == 1 or "after_pct" in last.figures or load.rows.sum() == 0.0:
             return
-        self._effect.append(load.imbalance_pct)
-        if len(self._effect) == _EFFECT_BATCHES:
-            self._store.note(last.number, {"after_pct": sum(self._effect) / len(self._effect)})
-            self._effect = []
+        if len(self._effect) < _EFFECT_BATCHES:
+            self._effect.append(load.imbalance_pct)
+        if len(self._effect) < _EFFECT_BATCHES:
+            return
+        after_pct = sum(self._effect) / len(self._effect)
+        try:
+            self._store.note(last.number, {"after_pct": after_pct})
+        except (*_REFUSALS, OSError) as error:
+            if not self._effect_unwritten:
+                _LOG.warning(
+                    "%s: λ after version %d (%.1f %%) could not be written and will be tried again: %s",
+                    self._pipeline.checkpoint,
+                    last.number,
+                    after_pct,
+                    _first_line(error),
+                )
+            self._effect_unwritten = True
+            return
+        _LOG.info("%s: λ is %.1f %% after version %d of the mapping", self._pipeline.checkpoint, after_pct, last.number)
+        self._effect, self._effect_unwritten = [], False
 
     def _change(self, decision: Decision, figures: dict[str, float]) -> Exception | None:
         """Stop, bring the mapping in force, start. Where that fails the query goes on as it was, and the reason is returned."""
-        spark, checkpoint, store, running = self._pipeline.spark, self._pipeline.checkpoint, self._store, self._query.isActive
+        running = bool(self._query.isActive)
+        with self._settled:
+            self._changing = running
+        try:
+            failure = self._changed(decision, {**figures, "expected_pct": decision.expected_pct}, running=running)
+        finally:
+            with self._settled:
+                self._changing = False
+                self._settled.notify_all()
+        if failure is not None:
+            _LOG.warning(
+                "%s: a change of the mapping was refused (%s): %s",
+                self._pipeline.checkpoint,
+                decision.reason,
+                _first_line(failure),
+            )
+        return failure
+
+    def _changed(self, decision: Decision, figures: dict[str, float], *, running: bool) -> Exception | None:
+        spark, checkpoint, store = self._pipeline.spark, self._pipeline.checkpoint, self._store
         change: Callable[..., Any] = change_by_moving if store.placement.window is None else change_windows
-        told = {**figures, "expected_pct": decision.expected_pct}
         before = store.versions[-1].number
         failure: Exception | None = None
         try:
             check_change(spark, checkpoint, store)
         except _REFUSALS as error:
             return error
-        self._query.stop()
+        with stop_for_a_change(spark, str(self._query.id)):
+            self._query.stop()
         mapping_store.reached("stopped")
         if self._query.exception() is not None:
             return None  # it had failed by itself, which its user will see
         try:
-            change(spark, checkpoint, store, decision.mapping, reason=decision.reason, figures=told)
+            change(spark, checkpoint, store, decision.mapping, reason=decision.reason, figures=figures)
         except _REFUSALS as error:
             failure = error
             # What is written counts, not what this object remembers of it.
             store.load()
             recover_move(spark, checkpoint, store)
-        if store.versions[-1].number != before and self._controller is not None:
+        last = store.versions[-1]
+        if last.number != before:
             self._effect = []
-            self._controller.changed(self.mapping, expected_pct=decision.expected_pct)
-        if running:
+            told = ", ".join(f"{name} {value:.1f}" for name, value in last.figures.items())
+            _LOG.info("%s: version %d of the mapping is in force: %s (%s)", checkpoint, last.number, last.reason, told)
+            if self._controller is not None:
+                self._controller.changed(self.mapping, expected_pct=decision.expected_pct)
+        if running and not self._stopping:
             self._query = self._start()
         return failure
 
@@ -320,3 +364,7 @@ class KeyedQuery:
             if self._handled >= last.batchId or query is not self._query or self._error is not None:
                 return
             time.sleep(0.02)
+
+
+def _first_line(error: BaseException) -> str:
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)

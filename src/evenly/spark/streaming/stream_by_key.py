@@ -16,8 +16,9 @@ from evenly.grouping.mapping import Mapping
 from evenly.spark.keys import Key, key_names
 from evenly.spark.streaming.changing import recover_move
 from evenly.spark.streaming.first_look import can_look, first_look
-from evenly.spark.streaming.keyed_query import Build, KeyedQuery, Pipeline
+from evenly.spark.streaming.keyed_query import KeyedQuery
 from evenly.spark.streaming.mapping_store import MappingStore, Placement, Version
+from evenly.spark.streaming.starting import Build, Pipeline
 
 
 def stream_by_key(
@@ -45,6 +46,9 @@ def stream_by_key(
 
         query = evenly.stream_by_key(rows, visits, key="user", instances=16, checkpoint="/data/visits")
         query.awaitTermination()
+
+    A pipeline with state that does not group its placed rows by (window, key…, slot), in that order, is refused before it starts: its
+    keys would be where Spark's hash puts them (see `evenly.grouping.placed.judge` for what is let pass). Without any state it is not judged.
 
     Results are those of grouping by the key alone. The state of a key is on one instance at any time, before and after
     every restart and every change of the mapping; no row is lost or counted twice, whenever the driver dies

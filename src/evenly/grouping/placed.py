@@ -1,0 +1,120 @@
+"""Whether a pipeline uses the placement that it was given: a decision over what its operators group by, without Spark.
+
+A column is told by what it stands for (a `Role`): the window, a column of the key, the slot, or anything else. Spark hashes the
+columns of a group in their order, so only the whole (window, key…, slot), in that order, is on the key's instance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+SLOT, WINDOW, SESSION, FROM_SLOT, OTHER = "slot", "window", "session", "from slot", "other"
+Role = str
+"""SLOT, WINDOW, `key_role(n)`, SESSION (a session window, which Spark does not hash), FROM_SLOT (computed from the slot) or OTHER."""
+
+
+def key_role(at: int) -> Role:
+    """The role of a column of the key."""
+    return f"key {at}"
+
+
+@dataclass(frozen=True)
+class KeyedOperator:
+    """What one operator groups by: its columns as they are called, and what they stand for.
+
+    `other_side` is that of the second input of a join. An operator without state only counts as a use of the placement.
+    """
+
+    kind: str
+    names: tuple[str, ...]
+    roles: tuple[Role, ...]
+    other_side: tuple[Role, ...] | None = None
+    stateful: bool = True
+
+
+class Use(Enum):
+    """How an operator uses the placement."""
+
+    WHOLE = "groups by the window, the key and the slot, in this order"
+    WRONG = "has groups that depend on the mapping"
+    FORGOTTEN = "groups by the key as it could with the slot, and does not"
+    FINER = "has the key among other columns"
+    ANOTHER = "groups by something else"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`refusal` says why a pipeline may not start (None: it may), `warnings` what of it is not balanced by the placement."""
+
+    refusal: str | None = None
+    warnings: tuple[str, ...] = ()
+
+
+def judge(operators: Sequence[KeyedOperator], *, key: tuple[str, ...], slot: str, window: str | None) -> Verdict:
+    """What is to be said of a pipeline over placed rows.
+
+    Refused: groups by the slot without the whole key (and window), which depend on the mapping; groups of the key that leave
+    the slot out or have another order; and a pipeline with state of which no operator uses the placement. An operator that groups by
+    something else, or by more than the key, is let pass beside one that uses it. Operators without state are never refused.
+    """
+    whole = (*((window,) if window else ()), *key, slot)
+    asked = f"group by ({', '.join(whole)}), in this order"
+    uses = [(operator, use_of(operator, keys=len(key), windowed=window is not None)) for operator in operators]
+    used = any(use is Use.WHOLE for _, use in uses)
+    warnings = []
+    for operator, use in uses:
+        if use is Use.WHOLE or not operator.stateful:
+            continue
+        told = f"the pipeline groups by ({', '.join(operator.names)}) in {operator.kind}"
+        if use is Use.WRONG:
+            return Verdict(
+                f"{told}, and the slot is a number of the mapping: without the whole {'window and ' if window else ''}key as it was "
+                f"placed, groups would change with the mapping. {asked[0].upper()}{asked[1:]}{_or_leave_out(window)}"
+            )
+        if use is Use.FORGOTTEN:
+            both = "; of a join, give both streams to stream_by_key" if operator.other_side is not None else ""
+            return Verdict(
+                f"{told}, so its rows would be where Spark's hash puts them and not on their key's instance: {asked}{both}"
+            )
+        if not used:
+            more = "" if use is Use.ANOTHER else ", or make all of these columns the key"
+            return Verdict(f"{told}, and nothing in it uses the placement: {asked}{more}{_or_leave_out(window)}")
+        if use is Use.FINER:
+            warnings.append(
+                f"{told}: these groups are spread by Spark's hash, not by the mapping, which is for {', '.join(key)}"
+            )
+    return Verdict(None, tuple(warnings))
+
+
+def use_of(operator: KeyedOperator, *, keys: int, windowed: bool) -> Use:
+    """How one operator uses the placement of a key of so many columns."""
+    sides = [_use(operator.roles, keys=keys, windowed=windowed)]
+    if operator.other_side is not None:
+        sides.append(_use(operator.other_side, keys=keys, windowed=windowed))
+    if len(set(sides)) == 1:
+        return sides[0]
+    # A join of a placed side with one that is not: the slot has nothing to meet there.
+    for use in (Use.WRONG, Use.FORGOTTEN, Use.FINER):
+        if use in sides:
+            return use
+    return Use.WRONG
+
+
+def _use(columns: tuple[Role, ...], *, keys: int, windowed: bool) -> Use:
+    roles = tuple(role for role in columns if role != SESSION)
+    key = {key_role(at) for at in range(keys)}
+    window = {WINDOW} if windowed else set()
+    found = set(roles)
+    if roles == (*window, *(key_role(at) for at in range(keys)), SLOT):
+        return Use.WHOLE
+    if found & {SLOT, FROM_SLOT} and not key | window <= found:
+        return Use.WRONG
+    if window | key <= found and found <= window | key | {SLOT}:
+        return Use.FORGOTTEN
+    return Use.FINER if key <= found else Use.ANOTHER
+
+
+def _or_leave_out(window: str | None) -> str:
+    return f", or leave window={window!r} out if groups are not of one window" if window else ""

@@ -1,0 +1,92 @@
+"""Waiting for any query of a session, where some stop and start again to change their mappings.
+
+Spark's own `awaitAnyTermination` cannot know that a query which ends is to start again at once: its waiters wake up whenever one ends. What a change
+can do is to leave no trace of its own stop behind, so that a later call waits.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+_SLICE_S = 0.5
+
+
+class _Stops:
+    """The stops for changes of mappings in this process: how many there were, and how many are under way."""
+
+    def __init__(self) -> None:
+        self._condition = threading.Condition()
+        self.begun = 0
+        self._under_way = 0
+
+    @contextmanager
+    def one(self) -> Iterator[None]:
+        with self._condition:
+            self.begun += 1
+            self._under_way += 1
+        try:
+            yield
+        finally:
+            with self._condition:
+                self._under_way -= 1
+                self._condition.notify_all()
+
+    def settled(self, timeout_s: float) -> int:
+        """How many there were, once none is under way or the time is over."""
+        with self._condition:
+            self._condition.wait_for(lambda: self._under_way == 0, timeout_s)
+            return self.begun
+
+
+_STOPS = _Stops()
+
+
+@contextmanager
+def stop_for_a_change(spark: SparkSession, query_id: str) -> Iterator[None]:
+    """Around the stop of a query that is to start again: afterwards the session remembers no end of a query that it did not before."""
+    with _STOPS.one():
+        quiet = not _some_ended(spark)
+        others = _others(spark, query_id)
+        yield
+        if quiet and _others(spark, query_id) >= others:
+            try:
+                spark.streams.awaitAnyTermination(0.001)  # type: ignore[arg-type] # raises if another one has failed
+                spark.streams.resetTerminated()
+            except (PySparkException, Py4JError):
+                return
+
+
+def await_any_termination(spark: SparkSession, timeout: float | None = None) -> bool:
+    """Wait until a query of the session ends, as `spark.streams.awaitAnyTermination` does; False after `timeout` seconds.
+
+    A query that stops for a change of its mapping and starts again has not ended. A thread that waits in Spark's own method
+    returns at every such change. An error that ended a query is raised. As with Spark's method, a query that ended before the call
+    counts until `spark.streams.resetTerminated()`.
+    """
+    deadline = None if timeout is None else time.monotonic() + timeout
+    while True:
+        before = _STOPS.settled(_SLICE_S)
+        left = _SLICE_S if deadline is None else min(_SLICE_S, deadline - time.monotonic())
+        ended = spark.streams.awaitAnyTermination(max(left, 0.001))  # type: ignore[arg-type] # seconds need not be whole
+        if ended and _STOPS.begun == before:
+            return True
+        if deadline is not None and time.monotonic() >= deadline:
+            return False
+
+
+def _some_ended(spark: SparkSession) -> bool:
+    try:
+        return bool(spark.streams.awaitAnyTermination(0.001))  # type: ignore[arg-type]
+    except (PySparkException, Py4JError):
+        return True
+
+
+def _others(spark: SparkSession, query_id: str) -> set[str]:
+    return {str(query.runId) for query in spark.streams.active if str(query.id) != query_id}
