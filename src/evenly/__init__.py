@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from evenly.spark.aggregate_by_key import aggregate_by_key
     from evenly.spark.apply_by_key import apply_by_key
     from evenly.spark.by_key import by_key
+    from evenly.spark.check_placement import check_placement
     from evenly.spark.cost.by_cost import by_cost
     from evenly.spark.cost.letters import failed_rows, good_rows
     from evenly.spark.cost.stream_by_cost import stream_by_cost
@@ -49,6 +50,7 @@ __all__ = [
     "await_any_termination",
     "by_cost",
     "by_key",
+    "check_placement",
     "diagnose_checkpoint",
     "diagnose_keys",
     "failed_rows",
@@ -82,6 +84,7 @@ _ON_SPARK = {
     "await_any_termination": "evenly.spark.streaming.waiting",
     "by_cost": "evenly.spark.cost.by_cost",
     "by_key": "evenly.spark.by_key",
+    "check_placement": "evenly.spark.check_placement",
     "diagnose_checkpoint": "evenly.spark.diagnosis",
     "diagnose_keys": "evenly.spark.diagnosis",
     "failed_rows": "evenly.spark.cost.letters",

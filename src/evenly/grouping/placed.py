@@ -12,7 +12,7 @@ from enum import Enum
 
 SLOT, WINDOW, SESSION, FROM_SLOT, OTHER = "slot", "window", "session", "from slot", "other"
 Role = str
-"""SLOT, WINDOW, `key_role(n)`, SESSION (a session window, which Spark does not hash), FROM_SLOT (computed from the slot) or OTHER."""
+"""SLOT, WINDOW, `key_role(n)`, SESSION (a session window: Spark does not hash it), FROM_SLOT (computed from it) or OTHER."""
 
 
 def key_role(at: int) -> Role:
@@ -46,7 +46,7 @@ class Use(Enum):
 
 @dataclass(frozen=True)
 class Verdict:
-    """`refusal` says why a pipeline may not start (None: it may), `warnings` what of it is not balanced by the placement."""
+    """`refusal` says why a pipeline may not start (None: it may), `warnings` what of it the placement does not balance."""
 
     refusal: str | None = None
     warnings: tuple[str, ...] = ()
@@ -56,8 +56,9 @@ def judge(operators: Sequence[KeyedOperator], *, key: tuple[str, ...], slot: str
     """What is to be said of a pipeline over placed rows.
 
     Refused: groups by the slot without the whole key (and window), which depend on the mapping; groups of the key that leave
-    the slot out or have another order; and a pipeline with state of which no operator uses the placement. An operator that groups by
-    something else, or by more than the key, is let pass beside one that uses it. Operators without state are never refused.
+    the slot out or have another order; and a pipeline with state of which no operator uses the placement. An operator that
+    groups by something else, or by more than the key, is let pass beside one that uses it. Operators without state are never
+    refused.
     """
     whole = (*((window,) if window else ()), *key, slot)
     asked = f"group by ({', '.join(whole)}), in this order"
@@ -70,8 +71,8 @@ def judge(operators: Sequence[KeyedOperator], *, key: tuple[str, ...], slot: str
         told = f"the pipeline groups by ({', '.join(operator.names)}) in {operator.kind}"
         if use is Use.WRONG:
             return Verdict(
-                f"{told}, and the slot is a number of the mapping: without the whole {'window and ' if window else ''}key as it was "
-                f"placed, groups would change with the mapping. {asked[0].upper()}{asked[1:]}{_or_leave_out(window)}"
+                f"{told}, and the slot is a number of the mapping: without the whole {'window and ' if window else ''}key as "
+                f"it was placed, groups would change with the mapping. {asked[0].upper()}{asked[1:]}{_or_leave_out(window)}"
             )
         if use is Use.FORGOTTEN:
             both = "; of a join, give both streams to stream_by_key" if operator.other_side is not None else ""
@@ -111,7 +112,7 @@ def _use(columns: tuple[Role, ...], *, keys: int, windowed: bool) -> Use:
         return Use.WHOLE
     if found & {SLOT, FROM_SLOT} and not key | window <= found:
         return Use.WRONG
-    if window | key <= found and found <= window | key | {SLOT}:
+    if window | key <= found <= window | key | {SLOT}:
         return Use.FORGOTTEN
     return Use.FINER if key <= found else Use.ANOTHER
 

@@ -10,6 +10,7 @@ from evenly.grouping.mapping import Mapping
 from evenly.spark.keys import Key, key_columns, key_names, type_names
 from evenly.spark.learning import learn_mapping
 from evenly.spark.placement import INSTANCE, with_instance, with_slot
+from evenly.spark.plan_roles import marked
 
 _SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 
@@ -31,7 +32,8 @@ def by_key(
 
     - `slot="slot"` (the default) adds an INT column of that name. Group, window or join by the key and the
       slot, in that order, `groupBy("user", "slot")`: the groups are those of the key alone, Spark finds
-      the rows where they are and does not shuffle again.
+      the rows where they are and does not shuffle again. Grouped by the key alone, rows are shuffled once more and are
+      uneven again: `evenly.check_placement(result)` tells.
     - `slot=None` adds no column and places rows with `repartitionById`, for work that needs no grouping,
       such as `mapInArrow` or a write.
 
@@ -63,7 +65,8 @@ def by_key(
         return _streaming(df, mapping, names, slot)
     if slot is None:
         return _placed_by_id(df, mapping, names)
-    return with_slot(df, mapping, names, slot).repartition(instances, *key_columns(names), slot)
+    placed = marked(with_slot(df, mapping, names, slot), slot, names)
+    return placed.repartition(instances, *key_columns(names), slot)
 
 
 def _streaming(df: DataFrame, mapping: Mapping, names: tuple[str, ...], slot: str | None) -> DataFrame:

@@ -1,8 +1,8 @@
-"""What the operators of a Spark plan group by, told by what the columns stand for: the key of placed rows, their slot, their window.
+"""What the operators of a Spark plan group by, told by what the columns stand for: key, slot and window of placed rows.
 
 The slot carries a mark in its metadata, which survives renamed columns and plans that Spark copies (a join of a stream with
-itself). From there columns are followed upwards, through aliases, structs, unions and casts that change nothing. A function of rows in Python
-gives new columns: these are taken by their names, if all of the key and the slot are there.
+itself). From there columns are followed upwards, through aliases, structs, unions and casts that change nothing. A function
+of rows in Python gives new columns: these are taken by their names, if all of the key and the slot are there.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def _all_roles(expressions: list[Any], columns: _Columns) -> tuple[Role, ...]:
     return tuple(role for expression in expressions for role in _roles(expression, columns))
 
 
-def _roles(expression: Any, columns: _Columns) -> tuple[Role, ...]:
+def _roles(expression: Any, columns: _Columns) -> tuple[Role, ...]:  # noqa: PLR0911 - one for each kind of expression
     """What an expression stands for. A struct hashes as its fields one after the other, so it has a role for each."""
     kind = _kind(expression)
     if kind == "AttributeReference":

@@ -22,9 +22,9 @@ _Counts = NDArray[np.unsignedinteger[Any]]
 class Batch:
     """One batch of a query: its number, and the version of the mapping it ran under.
 
-    `read_rows` are the rows that each partition of the keyed stage has read from its shuffle, as Spark's own task metrics tell: what
-    the instances really had to do. Rows that Spark combines before the shuffle (`count`, `sum`, …) are counted as combined. None where
-    Spark does not tell: several shuffles that cannot be told apart, a stage without a shuffle, or tasks that are forgotten already.
+    `read_rows` are the rows that each partition of the keyed stage has read from its shuffle, as Spark's own task metrics
+    tell: what the instances really had to do. Rows that Spark combines before the shuffle (`count`, `sum`, …) are counted as
+    combined. None where Spark does not tell: shuffles that cannot be told apart, no shuffle, or tasks that are forgotten.
 
     `mapped_rows` are the rows of the input by the instance that the mapping gives them.
     """
@@ -60,7 +60,8 @@ class Batch:
 class BatchLog:
     """The last batches: at most 10,000, and at most 32 MiB of counts, whichever is less.
 
-    A count takes as many bytes as the largest of its batch needs: with 1,000 instances and up to 65,535 rows in each, 32 MiB are 8,388 batches.
+    A count takes as many bytes as the largest of its batch needs: with 1,000 instances and up to 65,535 rows in each, 32 MiB
+    are 8,388 batches.
     """
 
     def __init__(self, *, most_batches: int = MOST_BATCHES, most_bytes: int = MOST_BYTES) -> None:

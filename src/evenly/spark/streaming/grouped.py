@@ -1,7 +1,7 @@
 """How a pipeline groups its placed rows, read from its plan before it starts.
 
-A pipeline that leaves the slot out would start, and have its keys where Spark's hash puts them; one that leaves the window out would give
-each slot's part of a group as if it were the group.
+A pipeline that leaves the slot out would start, and have its keys where Spark's hash puts them; one that leaves the window
+out would give each slot's part of a group as if it were the group.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Grouped:
-    """What a pipeline does with its placed rows: whether it keeps state, and what those operators group by that use the placement."""
+    """Whether a pipeline keeps state, and what those of its operators group by that use the placement."""
 
     stateful: bool
     placed: tuple[tuple[str, ...], ...]

@@ -78,7 +78,7 @@ class KeyedQuery:
 
     @property
     def query(self) -> StreamingQuery:
-        """The query that runs now; another one after a change of the mapping. During a change it is the one that was stopped."""
+        """The query that runs now; another one after a change of the mapping. During a change: the one that was stopped."""
         return self._query
 
     @property
@@ -172,7 +172,7 @@ class KeyedQuery:
             return self._store.versions[-1]
 
     def stop(self) -> None:
-        """Stop the query, after a change that is under way. It can be started again with `stream_by_key` and the same checkpoint."""
+        """Stop the query, after a change that is under way. `stream_by_key` with the same checkpoint starts it again."""
         self._stopping = True
         with self._turn:
             self._query.stop()
@@ -240,7 +240,7 @@ class KeyedQuery:
                 with self._turn:
                     self._take_in(*item)
             except BaseException as error:  # noqa: BLE001 - the query may have been stopped for a change; its user must see it
-                _LOG.error("%s: the controller has ended: %s", self._pipeline.checkpoint, error)  # noqa: TRY400 - one line
+                _LOG.error("%s: the controller has ended: %s", self._pipeline.checkpoint, error)
                 with self._settled:
                     self._error = error
                     self._settled.notify_all()
@@ -276,7 +276,7 @@ class KeyedQuery:
             self._batches.add(number, version, rows, None if read_rows is None else read_rows.of(number))
 
     def _note_effect(self, load: BatchLoad) -> None:
-        """Once the first batches under a new version have been seen, write λ into its entry; where that fails, at the next batch."""
+        """Once the first batches under a new version are seen, write λ into its entry; where that fails, at the next batch."""
         last = self._store.versions[-1]
         if last.number == 1 or "after_pct" in last.figures or load.rows.sum() == 0.0:
             return

@@ -34,10 +34,10 @@ class ReadRows:
         """The rows that each partition has read in a batch that has ended."""
         try:
             rows = self._of(batch)
-            self._missed = 0 if rows is not None else self._missed + 1
-            return rows
         except (Py4JError, AttributeError, LookupError, TypeError, ValueError):
-            return None
+            rows = None
+        self._missed = 0 if rows is not None else self._missed + 1
+        return rows
 
     def _of(self, batch: int) -> tuple[int, ...] | None:
         # A query whose jobs are not found is not waited for again and again.
@@ -53,11 +53,12 @@ class ReadRows:
         if len(found) == 1:
             return self._rows(found[0])
         if self._place is None:
-            self._place = _place(_chain(self._query._jsq.streamingQuery().lastExecution().executedPlan()), self._groupings)  # noqa: SLF001
+            plan = self._query._jsq.streamingQuery().lastExecution().executedPlan()  # noqa: SLF001 - the plan has no public door
+            self._place = _place(_chain(plan), self._groupings)
         return self._rows(reading[self._place]) if self._place is not None and self._place < len(reading) else None
 
     def _reading_stages(self, batch: int) -> list[Any] | None:
-        """The stages of a batch that read a shuffle, in the order in which they ran; None while one is not known to have ended."""
+        """The stages of a batch that read a shuffle, in the order in which they ran; None while it may not have ended."""
         store = self._context.statusStore()
         jobs = sorted(self._context.statusTracker().getJobIdsForGroup(str(self._query.runId)), reverse=True)
         found: dict[int, Any] = {}
@@ -95,7 +96,7 @@ class ReadRows:
 
 
 Chain = list[tuple[str, ...]] | None
-"""What the stages of a plan that read a shuffle have it hashed by, in the order in which they run; None if that is not known."""
+"""What the stages of a plan that read a shuffle have it hashed by, in the order in which they run; None if not known."""
 
 
 def _chain(plan: Any) -> Chain:

@@ -72,8 +72,8 @@ class Pipeline:
 def _started(spark: SparkSession, writer: DataStreamWriter, checkpoint: str, partitions: int) -> StreamingQuery:
     """Start a query with so many shuffle partitions, whatever its session has.
 
-    A query runs in a session of its own, a copy that Spark makes at the start. Spark calls listeners of a start on the query's thread
-    and goes on when they return, so there is a moment for that copy's setting before anything reads it.
+    A query runs in a session of its own, a copy that Spark makes at the start. Spark calls listeners of a start on the query's
+    thread and goes on when they return, so there is a moment for that copy's setting before anything reads it.
     """
     setting = _Partitions(spark, checkpoint, partitions)
     spark.streams.addListener(setting)
@@ -84,7 +84,7 @@ def _started(spark: SparkSession, writer: DataStreamWriter, checkpoint: str, par
     if setting.run != str(query.runId):
         query.stop()
         raise StreamingMismatch(
-            f"the query's number of partitions could not be set to {partitions} ({setting.error or 'Spark did not tell of its start'}): "
+            f"the query's number of partitions could not be set to {partitions} ({setting.error or 'its start was not told'}): "
             f"set {_SHUFFLE_PARTITIONS} to {partitions} in the session, and begin a new checkpoint"
         ) from setting.error
     return query

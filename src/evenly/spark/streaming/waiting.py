@@ -1,7 +1,7 @@
 """Waiting for any query of a session, where some stop and start again to change their mappings.
 
-Spark's own `awaitAnyTermination` cannot know that a query which ends is to start again at once: its waiters wake up whenever one ends. What a change
-can do is to leave no trace of its own stop behind, so that a later call waits.
+Spark's own `awaitAnyTermination` cannot know that a query which ends is to start again at once: its waiters wake up
+whenever one ends. What a change can do is to leave no trace of its own stop behind, so that a later call waits.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _STOPS = _Stops()
 
 @contextmanager
 def stop_for_a_change(spark: SparkSession, query_id: str) -> Iterator[None]:
-    """Around the stop of a query that is to start again: afterwards the session remembers no end of a query that it did not before."""
+    """Around the stop of a query that is to start again: the session forgets that stop, and nothing else."""
     with _STOPS.one():
         quiet = not _some_ended(spark)
         others = _others(spark, query_id)
@@ -66,9 +66,9 @@ def stop_for_a_change(spark: SparkSession, query_id: str) -> Iterator[None]:
 def await_any_termination(spark: SparkSession, timeout: float | None = None) -> bool:
     """Wait until a query of the session ends, as `spark.streams.awaitAnyTermination` does; False after `timeout` seconds.
 
-    A query that stops for a change of its mapping and starts again has not ended. A thread that waits in Spark's own method
-    returns at every such change. An error that ended a query is raised. As with Spark's method, a query that ended before the call
-    counts until `spark.streams.resetTerminated()`.
+    A query that stops for a change of its mapping and starts again has not ended; a thread that waits in Spark's own method
+    returns at every such change. An error that ended a query is raised. As with Spark's method, a query that ended before
+    the call counts until `spark.streams.resetTerminated()`.
     """
     deadline = None if timeout is None else time.monotonic() + timeout
     while True:

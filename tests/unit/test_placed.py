@@ -1,0 +1,84 @@
+"""Which pipelines use their placement."""
+
+import re
+
+import pytest
+
+from evenly.grouping.placed import FROM_SLOT, OTHER, SESSION, SLOT, WINDOW, KeyedOperator, judge, key_role
+
+USER, DAY = key_role(0), key_role(1)
+
+
+def of(*roles, **options):
+    return KeyedOperator("Aggregate", tuple(roles), roles, **options)
+
+
+def verdict(*operators, key=("user",), window=None):
+    return judge(operators, key=key, slot="slot", window=window)
+
+
+WHOLE = of(USER, SLOT)
+
+
+@pytest.mark.parametrize(
+    "operators",
+    [
+        [],
+        [WHOLE],
+        [of(SESSION, USER, SLOT)],
+        [of(USER, SLOT, other_side=(USER, SLOT))],
+        [of(OTHER), WHOLE],
+        [WHOLE, of(OTHER)],
+        [WHOLE, of()],
+        [of(USER, stateful=False)],
+        [of(USER, SLOT, stateful=False), of(OTHER)],
+    ],
+)
+def test_a_pipeline_that_uses_its_placement_or_has_no_state_passes(operators):
+    assert verdict(*operators) == verdict()
+
+
+@pytest.mark.parametrize(
+    ("operators", "word"),
+    [
+        ([of(USER)], "not on their key's instance: group by"),
+        ([of(SLOT, USER)], "not on their key's instance"),
+        ([WHOLE, of(USER)], "not on their key's instance"),
+        ([of(USER, other_side=(OTHER,))], "give both streams"),
+        ([of(SLOT)], "would change with the mapping"),
+        ([WHOLE, of(OTHER, SLOT)], "would change with the mapping"),
+        ([of(USER, SLOT, other_side=(OTHER, OTHER))], "would change with the mapping"),
+        ([of(USER, SLOT, OTHER)], "nothing in it uses the placement.*make all of these columns the key"),
+        ([of(USER, FROM_SLOT)], "nothing in it uses the placement"),
+        ([of(OTHER)], "nothing in it uses the placement"),
+        ([of()], "nothing in it uses the placement"),
+    ],
+)
+def test_a_pipeline_that_does_not_is_refused_with_what_to_group_by(operators, word):
+    refusal = verdict(*operators).refusal
+    assert refusal is not None
+    assert re.search(word, refusal)
+    assert "group by (user, slot)" in refusal.lower()
+
+
+def test_groups_of_more_than_the_key_pass_with_a_warning_beside_one_that_uses_the_placement():
+    told = verdict(WHOLE, of(USER, OTHER))
+    assert told.refusal is None
+    assert len(told.warnings) == 1
+    assert "spread by Spark's hash" in told.warnings[0]
+
+
+def test_all_columns_of_a_key_count_in_their_order():
+    assert verdict(of(USER, DAY, SLOT), key=("user", "day")).refusal is None
+    assert verdict(of(DAY, USER, SLOT), key=("user", "day")).refusal is not None
+    assert verdict(of(USER, SLOT), key=("user", "day")).refusal is not None
+
+
+def test_with_windows_the_window_comes_first_and_a_later_operator_may_leave_all_of_it():
+    whole = of(WINDOW, USER, SLOT)
+    assert verdict(whole, window="window").refusal is None
+    for wrong in (of(USER, SLOT), of(WINDOW, USER), of(USER, WINDOW, SLOT), of(USER)):
+        assert verdict(wrong, window="window").refusal is not None
+    # Across windows a key has many slots: without window and slot is then the only right way.
+    assert verdict(whole, of(USER), window="window").refusal is None
+    assert verdict(whole, of(USER, SLOT), window="window").refusal is not None
