@@ -78,7 +78,7 @@ def _streaming(df: DataFrame, mapping: Mapping, names: tuple[str, ...], slot: st
             f"{_SHUFFLE_PARTITIONS} is {partitions} and instances is {mapping.instances}: a stateful operator shuffles to the "
             f"former. Set it before the query first starts: spark.conf.set('{_SHUFFLE_PARTITIONS}', {mapping.instances})"
         )
-    return with_slot(df, mapping, names, slot)
+    return marked(with_slot(df, mapping, names, slot), slot, names)
 
 
 def _placed_by_id(df: DataFrame, mapping: Mapping, names: tuple[str, ...]) -> DataFrame:

@@ -10,7 +10,8 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from evenly.errors import StreamingMismatch
-from evenly.spark.plan_roles import MARK, column_name
+from evenly.grouping.placed import Use, use_of
+from evenly.spark.plan_roles import MARK, column_name, keyed_plan
 
 _LOG = logging.getLogger(__name__)
 
@@ -37,16 +38,24 @@ def check_placement(df: DataFrame) -> tuple[ShuffledAgain, ...]:
 
     Each is also logged as a warning. Nothing is run: the plan is made, as an action would make it. A shuffle by columns that
     are not of the key is not named (another question is asked there), nor is one by a range or to one partition. Rows placed
-    with `slot=None` have no slot that could be forgotten. Needs a classic session.
+    with `slot=None` have no slot that could be forgotten. Needs a classic session. Of a streaming result its operators with
+    state are judged, which must group by exactly the key and the slot (`stream_by_key` does that itself, and refuses).
     """
     if not hasattr(df, "_jdf"):
         raise StreamingMismatch("check_placement needs a classic Spark session: Spark Connect does not show its plans")
-    if df.isStreaming:
-        raise StreamingMismatch("check_placement is for batches: stream_by_key checks its pipeline itself, before it starts")
-    found = tuple(dict.fromkeys(_found(df._jdf.queryExecution().executedPlan(), ())))  # noqa: SLF001 - the plan has no public door
+    plan = df._jdf.queryExecution()  # noqa: SLF001 - the plan has no public door
+    found = tuple(dict.fromkeys(_found_streaming(df) if df.isStreaming else _found(plan.executedPlan(), ())))
     for it in found:
         _LOG.warning("%s", it)
     return found
+
+
+def _found_streaming(df: DataFrame) -> Iterator[ShuffledAgain]:
+    operators, placed_by = keyed_plan(df)
+    for operator in operators:
+        use = use_of(operator, keys=len(placed_by) - 1, windowed=False)
+        if operator.stateful and use not in (Use.WHOLE, Use.ANOTHER):
+            yield ShuffledAgain(operator.names, placed_by)
 
 
 def _found(plan: Any, above: tuple[tuple[str, ...], ...]) -> Iterator[ShuffledAgain]:

@@ -37,6 +37,7 @@ _STATELESS = {
 }
 _Columns = dict[tuple[int | str, ...], tuple[Role, ...]]
 """Roles by a column's id, or by its id and the path to a field of it."""
+_Named = dict[str, Role]
 
 
 def marked(df: DataFrame, slot: str, key: tuple[str, ...], window: str | None = None) -> DataFrame:
@@ -46,17 +47,23 @@ def marked(df: DataFrame, slot: str, key: tuple[str, ...], window: str | None = 
 
 def keyed_operators(df: DataFrame) -> list[KeyedOperator]:
     """The keyed operators of a plan that are fed by placed rows, from the rows upwards."""
+    return keyed_plan(df)[0]
+
+
+def keyed_plan(df: DataFrame) -> tuple[list[KeyedOperator], tuple[str, ...]]:
+    """The keyed operators of a plan, and the columns that its rows were placed by, in their order (none: they were not)."""
     found: list[KeyedOperator] = []
-    _follow(df._jdf.queryExecution().analyzed(), found, {})  # noqa: SLF001 - the plan has no public door
-    return found
+    placed: list[_Named] = []
+    _follow(df._jdf.queryExecution().analyzed(), found, placed)  # noqa: SLF001 - the plan has no public door
+    return found, tuple(placed[0]) if placed else ()
 
 
-def _follow(plan: Any, found: list[KeyedOperator], names: dict[str, Role]) -> _Columns:
-    """The roles of a plan's columns, by their ids; its operators are added to `found`, names of placed columns to `names`."""
+def _follow(plan: Any, found: list[KeyedOperator], named: list[_Named]) -> _Columns:
+    """The roles of a plan's columns, by their ids; its operators are added to `found`, placed columns by name to `named`."""
     kind = plan.getClass().getSimpleName()
-    if kind == "Project" and (placed := _placed_here(plan, names)) is not None:
+    if kind == "Project" and (placed := _placed_here(plan, named)) is not None:
         return placed
-    below = [_follow(child, found, names) for child in _each(plan.children())]
+    below = [_follow(child, found, named) for child in _each(plan.children())]
     columns = {identity: roles for part in below for identity, roles in part.items()}
     if not columns:
         return columns
@@ -75,11 +82,11 @@ def _follow(plan: Any, found: list[KeyedOperator], names: dict[str, Role]) -> _C
             roles = {_roles(source, columns) for source in sources}
             _add(columns, column, roles.pop() if len(roles) == 1 else (OTHER,))
     else:
-        _add_new_rows(plan, columns, names)
+        _add_new_rows(plan, columns, named)
     return columns
 
 
-def _placed_here(plan: Any, names: dict[str, Role]) -> _Columns | None:
+def _placed_here(plan: Any, named: list[_Named]) -> _Columns | None:
     """The columns of the projection that made the slot; None if this one did not."""
     expressions = list(_each(plan.projectList()))
     for expression in expressions:
@@ -89,9 +96,8 @@ def _placed_here(plan: Any, names: dict[str, Role]) -> _Columns | None:
         if not metadata.contains(MARK):
             continue
         placement = json.loads(metadata.getString(MARK))
-        here = {name: key_role(at) for at, name in enumerate(placement["key"])}
-        if placement["window"] is not None:
-            here[placement["window"]] = WINDOW
+        here: _Named = {} if placement["window"] is None else {placement["window"]: WINDOW}
+        here |= {name: key_role(at) for at, name in enumerate(placement["key"])}
         by_name = {it.name().lower(): it for it in expressions}
         columns: _Columns = {}
         for name, role in here.items():
@@ -99,7 +105,7 @@ def _placed_here(plan: Any, names: dict[str, Role]) -> _Columns | None:
             if first.lower() in by_name:
                 columns[(*_id(by_name[first.lower()]), *fields)] = (role,)
         columns[_id(expression)] = (SLOT,)
-        names.update({**here, expression.name(): SLOT})
+        named.append({**here, expression.name(): SLOT})
         return columns
     return None
 
@@ -166,12 +172,13 @@ def _add(columns: _Columns, named: Any, roles: tuple[Role, ...], *, session: boo
     columns[_id(named)] = (SESSION,) if session else roles
 
 
-def _add_new_rows(plan: Any, columns: _Columns, names: dict[str, Role]) -> None:
+def _add_new_rows(plan: Any, columns: _Columns, named: list[_Named]) -> None:
     new = [column for column in _each(plan.output()) if _id(column) not in columns]
     called = {column.name(): column for column in new}
-    if names and set(names) <= set(called):
-        for name, role in names.items():
-            _add(columns, called[name], (role,))
+    for names in named:
+        if set(names) <= set(called):
+            for name, role in names.items():
+                _add(columns, called[name], (role,))
 
 
 def _is_session(named: Any) -> bool:
