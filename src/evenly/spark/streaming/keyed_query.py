@@ -28,7 +28,7 @@ from evenly.spark.streaming.mapping_store import MappingStore, Version
 from evenly.spark.streaming.observing import Observation, ProgressListener
 from evenly.spark.streaming.read_rows import ReadRows
 from evenly.spark.streaming.starting import Pipeline
-from evenly.spark.streaming.waiting import stop_for_a_change
+from evenly.spark.streaming.waiting import forgotten_end
 
 _LOG = logging.getLogger(__name__)
 _EFFECT_BATCHES = 3
@@ -64,6 +64,7 @@ class KeyedQuery:
         self._observation: Observation | None = None
         self._before: tuple[Observation, ReadRows] | None = None
         self._read_rows: ReadRows | None = None
+        self._decides = True
         self._immovable = None if controller is None else self._why_immovable()
         if controller is not None:
             self._listener = ProgressListener(lambda batch, metrics: self._progress.put((batch, metrics)))
@@ -210,6 +211,8 @@ class KeyedQuery:
             instances,
             query.runId,
         )
+        # What can never be done is not decided in vain.
+        self._decides = self._immovable is None and grouped.stateful
         if self._immovable is not None and grouped.stateful and not self._kept:
             self._kept.append(self._immovable)
             _LOG.warning("%s: the mapping will stay as it is, whatever λ is: %s", self._pipeline.checkpoint, self._immovable)
@@ -257,7 +260,7 @@ class KeyedQuery:
         rows, load = seen
         if rows.sum() > 0.0:
             self._list_batch(number, self._observation.version, rows, self._read_rows)
-            if self._immovable is None:
+            if self._decides:
                 self._decide(controller, load)
         self._handled = number
 
@@ -330,7 +333,7 @@ class KeyedQuery:
             check_change(spark, checkpoint, store)
         except _REFUSALS as error:
             return error
-        with stop_for_a_change(spark, str(self._query.id)):
+        with forgotten_end(spark, str(self._query.id)):
             self._query.stop()
         mapping_store.reached("stopped")
         if self._query.exception() is not None:

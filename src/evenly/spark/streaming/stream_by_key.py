@@ -19,6 +19,7 @@ from evenly.spark.streaming.first_look import can_look, first_look
 from evenly.spark.streaming.keyed_query import KeyedQuery
 from evenly.spark.streaming.mapping_store import MappingStore, Placement, Version
 from evenly.spark.streaming.starting import Build, Pipeline
+from evenly.spark.streaming.waiting import forgotten_end
 
 
 def stream_by_key(
@@ -114,7 +115,8 @@ def _first_mapping(
         placement.check(given)
         return replace(given, version=1, columns=placement.key), "given"
     if look or (look is None and can_look(frames[:1])):
-        learnt = first_look(frames[0], names=placement.key, instances=placement.instances)
+        with forgotten_end(frames[0].sparkSession):
+            learnt = first_look(frames[0], names=placement.key, instances=placement.instances)
         if learnt is not None:
             return learnt, "learnt from the beginning of the stream"
     return DKG.automatic(placement.instances, ids="xxhash64").mapping(columns=placement.key), "by hash: nothing was known yet"

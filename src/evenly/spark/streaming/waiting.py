@@ -16,10 +16,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 _SLICE_S = 0.5
+_POLL_S = 0.02
 
 
-class _Stops:
-    """The stops for changes of mappings in this process: how many there were, and how many are under way."""
+class _OwnEnds:
+    """The ends of queries in this process that are to be forgotten: how many there were, and how many are under way."""
 
     def __init__(self) -> None:
         self._condition = threading.Condition()
@@ -38,20 +39,22 @@ class _Stops:
                 self._under_way -= 1
                 self._condition.notify_all()
 
-    def settled(self, timeout_s: float) -> int:
-        """How many there were, once none is under way or the time is over."""
+    def settled(self, timeout_s: float) -> int | None:
+        """How many there were, once none is under way; None if that takes longer."""
         with self._condition:
-            self._condition.wait_for(lambda: self._under_way == 0, timeout_s)
-            return self.begun
+            return self.begun if self._condition.wait_for(lambda: self._under_way == 0, timeout_s) else None
 
 
-_STOPS = _Stops()
+_OWN_ENDS = _OwnEnds()
 
 
 @contextmanager
-def stop_for_a_change(spark: SparkSession, query_id: str) -> Iterator[None]:
-    """Around the stop of a query that is to start again: the session forgets that stop, and nothing else."""
-    with _STOPS.one():
+def forgotten_end(spark: SparkSession, query_id: str | None = None) -> Iterator[None]:
+    """Around the end of a query of ours that is no end to a user: the session forgets it, and no other.
+
+    `query_id` is that of a query that is to start again; None of one that starts and ends within.
+    """
+    with _OWN_ENDS.one():
         quiet = not _some_ended(spark)
         others = _others(spark, query_id)
         yield
@@ -72,11 +75,13 @@ def await_any_termination(spark: SparkSession, timeout: float | None = None) -> 
     """
     deadline = None if timeout is None else time.monotonic() + timeout
     while True:
-        before = _STOPS.settled(_SLICE_S)
+        before = _OWN_ENDS.settled(_SLICE_S)
         left = _SLICE_S if deadline is None else min(_SLICE_S, deadline - time.monotonic())
         ended = spark.streams.awaitAnyTermination(max(left, 0.001))  # type: ignore[arg-type] # seconds need not be whole
-        if ended and _STOPS.begun == before:
+        if ended and before is not None and _OWN_ENDS.settled(0.0) == before:
             return True
+        if before is None and ended:
+            time.sleep(_POLL_S)
         if deadline is not None and time.monotonic() >= deadline:
             return False
 
@@ -88,5 +93,5 @@ def _some_ended(spark: SparkSession) -> bool:
         return True
 
 
-def _others(spark: SparkSession, query_id: str) -> set[str]:
+def _others(spark: SparkSession, query_id: str | None) -> set[str]:
     return {str(query.runId) for query in spark.streams.active if str(query.id) != query_id}
