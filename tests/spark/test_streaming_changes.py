@@ -109,6 +109,8 @@ def test_a_key_that_is_a_field_is_followed(spark):
         for columns, refused in (((key, "slot"), False), ((key,), True)):
             found = keyed_operators(placed.groupBy(*columns).count())
             assert (judge(found, key=(key,), slot="slot", window=None).refusal is not None) == refused
+    placed = marked(rows.withColumn("my.slot", F.hash("`a.b`")), "my.slot", ("a.b",))
+    assert keyed_operators(placed.groupBy("`a.b`", "`my.slot`").count())[0].roles == ("key 0", "slot")
 
 
 def test_λ_is_of_what_partitions_have_read_where_an_earlier_stage_has_as_many(visits):  # noqa: PLC2401 - the measure's name

@@ -19,6 +19,7 @@ from evenly.grouping.placed import FROM_SLOT, OTHER, SESSION, SLOT, WINDOW, Keye
 
 MARK = "evenly.slot"
 _SESSION = "spark.sessionWindow"
+_PLAIN = "__evenly_slot"
 _GROUPING = {
     "Aggregate": "groupingExpressions",
     "Deduplicate": "keys",
@@ -42,7 +43,11 @@ _Named = dict[str, Role]
 
 def marked(df: DataFrame, slot: str, key: tuple[str, ...], window: str | None = None) -> DataFrame:
     """`df` with its slot column marked, so that plans over it can be read."""
-    return df.withMetadata(slot, {MARK: json.dumps({"key": list(key), "window": window})})
+    mark = {MARK: json.dumps({"key": list(key), "window": window})}
+    if "." not in slot and "`" not in slot:
+        return df.withMetadata(slot, mark)
+    # Spark would look for a field here.
+    return df.withColumnRenamed(slot, _PLAIN).withMetadata(_PLAIN, mark).withColumnRenamed(_PLAIN, slot)
 
 
 def keyed_operators(df: DataFrame) -> list[KeyedOperator]:
