@@ -10,7 +10,7 @@ from evenly.grouping.mapping import Mapping
 from evenly.spark.keys import Key, key_columns, key_names, type_names
 from evenly.spark.learning import learn_mapping
 from evenly.spark.placement import INSTANCE, with_instance, with_slot
-from evenly.spark.plan_roles import marked
+from evenly.spark.slot_mark import marked
 
 _SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 

@@ -11,7 +11,8 @@ from pyspark.sql import DataFrame
 
 from evenly.errors import StreamingMismatch
 from evenly.grouping.placed import Use, use_of
-from evenly.spark.plan_roles import MARK, column_name, keyed_plan
+from evenly.spark.plan_roles import column_name, keyed_plan
+from evenly.spark.slot_mark import MARK
 
 _LOG = logging.getLogger(__name__)
 

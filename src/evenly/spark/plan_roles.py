@@ -16,10 +16,9 @@ from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame
 
 from evenly.grouping.placed import FROM_SLOT, OTHER, SESSION, SLOT, WINDOW, KeyedOperator, Role, key_role
+from evenly.spark.slot_mark import MARK
 
-MARK = "evenly.slot"
 _SESSION = "spark.sessionWindow"
-_PLAIN = "__evenly_slot"
 _GROUPING = {
     "Aggregate": "groupingExpressions",
     "Deduplicate": "keys",
@@ -39,15 +38,6 @@ _STATELESS = {
 _Columns = dict[tuple[int | str, ...], tuple[Role, ...]]
 """Roles by a column's id, or by its id and the path to a field of it."""
 _Named = dict[str, Role]
-
-
-def marked(df: DataFrame, slot: str, key: tuple[str, ...], window: str | None = None) -> DataFrame:
-    """`df` with its slot column marked, so that plans over it can be read."""
-    mark = {MARK: json.dumps({"key": list(key), "window": window})}
-    if "." not in slot and "`" not in slot:
-        return df.withMetadata(slot, mark)
-    # Spark would look for a field here.
-    return df.withColumnRenamed(slot, _PLAIN).withMetadata(_PLAIN, mark).withColumnRenamed(_PLAIN, slot)
 
 
 def keyed_operators(df: DataFrame) -> list[KeyedOperator]:

@@ -19,7 +19,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from evenly.errors import InvalidParameter, StreamingMismatch
 from evenly.spark.placement import with_slot_of_window
-from evenly.spark.plan_roles import marked
+from evenly.spark.slot_mark import marked
 from evenly.spark.streaming.grouped import Grouped, check_grouping
 from evenly.spark.streaming.mapping_store import MappingStore
 from evenly.spark.streaming.observing import Observation
