@@ -88,8 +88,6 @@ def place(
         raise InvalidParameter(f"instances must be at least 1, got {instances}")
     if model.rows <= 0.0:
         return Placement(by_cost=False, reason="evenly: nothing is known of costs yet")
-    if not model.expressions:
-        return Placement(by_cost=False, reason="evenly: no column tells the cost")
     if instances == 1:
         return Placement(by_cost=False, reason="evenly: there is one instance")
     if not rows:

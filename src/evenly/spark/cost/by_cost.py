@@ -105,8 +105,10 @@ def by_cost(
 def decided(df: DataFrame, stage: Stage, model: CostModel) -> Placement:
     """Whether `df` is dealt by cost."""
     options = stage.options
-    if options.objective == "arrival":
-        return Placement(by_cost=model.rows > 0.0 and bool(model.expressions), reason="in the order of arrival, as asked for")
+    if not model.expressions:
+        return Placement(by_cost=False, reason="evenly: no column is known to tell the cost")
+    if options.objective == "arrival" and model.rows > 0.0:
+        return Placement(by_cost=True, reason="in the order of arrival, as asked for")
     size = size_of(df, last_rows=model.batch_rows)
     return place(
         model,
