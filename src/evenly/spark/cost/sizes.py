@@ -45,9 +45,9 @@ def _counted(plan: Any) -> tuple[int | None, int | None]:
     while plan.nodeName() in _PLAIN:
         plan = plan.children().apply(0)
     told = plan.stats()
-    size = int(told.sizeInBytes().toString())
+    size = int(str(told.sizeInBytes()))
     rows = told.rowCount()
-    return int(rows.get().toString()) if rows.isDefined() else None, size if size < _NOBODY_KNOWS else None
+    return int(str(rows.get())) if rows.isDefined() else None, size if size < _NOBODY_KNOWS else None
 
 
 def _slots(df: DataFrame) -> int | None:
