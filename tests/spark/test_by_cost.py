@@ -144,7 +144,8 @@ def test_rows_stay_in_the_jvm_while_they_are_routed(spark, model):
     [routed] = [line for line in plan.splitlines() if "ArrowEvalPython" in line]
     assert "__evenly_id" in routed.split("]")[0]
     assert "body" not in routed.split("]")[0]
-    assert plan.count("Exchange") == plan.count("RepartitionById") + plan.count("REPARTITION_BY") <= 1
+    assert plan.count("Exchange") == 1
+    assert plan.index("Exchange") < plan.index("ArrowEvalPython") < plan.index("Sort [__evenly_order")
 
 
 def test_a_row_that_costs_more_than_an_instances_share_is_alone_with_what_fits(spark):
