@@ -97,7 +97,7 @@ def learnt(stream: Stream, trial: Trial, instances: int) -> CostModel:
     few.unpersist()
     df = trial.frame(stream.all.part(0, stream.taught).table)
     batch, model = trial.evenly(df, instances, costs=None)
-    say(f"  learnt {model!r} in {batch.seconds:.1f} s, the rest of the batch scheduled")
+    say(f"  learnt {model!r} in {batch.seconds:.1f} s, dealt evenly")
     df.unpersist()
     return model
 

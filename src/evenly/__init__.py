@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from evenly.spark.by_key import by_key
     from evenly.spark.check_placement import check_placement
     from evenly.spark.cost.by_cost import by_cost
+    from evenly.spark.cost.candidates import recommend_cost_key
     from evenly.spark.cost.letters import failed_rows, good_rows
     from evenly.spark.cost.stream_by_cost import stream_by_cost
     from evenly.spark.cost.watch import CostWatch
-    from evenly.spark.cost.waves import recommend_cost_key
     from evenly.spark.diagnosis import diagnose_checkpoint, diagnose_keys
     from evenly.spark.learning import learn_mapping
     from evenly.spark.merging import Merging
@@ -90,7 +90,7 @@ _ON_SPARK = {
     "failed_rows": "evenly.spark.cost.letters",
     "good_rows": "evenly.spark.cost.letters",
     "learn_mapping": "evenly.spark.learning",
-    "recommend_cost_key": "evenly.spark.cost.waves",
+    "recommend_cost_key": "evenly.spark.cost.candidates",
     "send": "evenly.spark.sink.send",
     "send_stream": "evenly.spark.sink.send_stream",
     "split_by_key": "evenly.spark.split",

@@ -130,7 +130,7 @@ def test_what_is_kept_is_not_what_happened_to_be_measured_high(seed):
     assert model.estimate(np.arange(10)) == pytest.approx(true, rel=0.15)
     assert model.estimate(np.array([-1])) == pytest.approx([2.0], rel=0.1)
     assert model.table.costs_s.max() < 6.0  # keys seen once were measured up to 20 and more
-    assert model.gain > 0.01
+    assert model.gain_of_few > 0.005
 
 
 @given(seeds)

@@ -45,34 +45,58 @@ def adaptive_off(spark):
     spark.conf.unset("spark.sql.adaptive.enabled")
 
 
-def test_every_row_is_run_once_without_a_model(spark):
-    watch = evenly.CostWatch()
-    result = kinds(spark).transform(
-        evenly.by_cost, function=double, schema="twice long", cost_key="kind", instances=INSTANCES, watch=watch
-    )
-    assert not watch.ready
-    assert 0 < sum(report.rows for report in watch.first_wave) < ROWS / 8
-    assert sorted(row.twice for row in result.collect()) == [2 * at for at in range(ROWS)]
-    assert watch.ready
-    assert sum(report.rows for report in watch.reports) == ROWS
-    assert len(watch.busy_s) == INSTANCES
-    assert watch.costs.expressions == ("kind",)
-    assert watch.costs.rows > 0  # how many are timed depends on what they cost
-
-
-def test_the_first_wave_is_not_run_again(spark, tmp_path):
+def test_without_a_model_nothing_is_run_at_the_call_and_every_row_once_by_the_action(spark, tmp_path):
     def noted(row, folder=str(tmp_path)):
         import os
         from pathlib import Path
 
         with Path(folder, str(os.getpid())).open("a") as file:
             file.write(f"{row.id}\n")
-        return row.id
+        return row.id * 2
 
-    result = evenly.by_cost(kinds(spark, 400), noted, "id long", cost_key="kind", instances=2)
-    assert result.count() == 400
+    watch = evenly.CostWatch()
+    persisted = len(spark.sparkContext._jsc.getPersistentRDDs())
+    result = kinds(spark).transform(
+        evenly.by_cost, function=noted, schema="twice long", cost_key="kind", instances=INSTANCES, watch=watch
+    )
+    assert list(tmp_path.iterdir()) == []
+    assert not watch.ready
+    assert watch.decision.reason == "evenly: nothing is known of costs yet"
+    assert sorted(row.twice for row in result.collect()) == [2 * at for at in range(ROWS)]
     called = sorted(int(line) for path in tmp_path.iterdir() for line in path.read_text().split())
-    assert called == list(range(400))
+    assert called == list(range(ROWS))
+    assert len(spark.sparkContext._jsc.getPersistentRDDs()) == persisted
+    assert watch.ready
+    assert sum(report.rows for report in watch.reports) == ROWS
+    assert len(watch.busy_s) == INSTANCES
+    assert watch.costs.expressions == ("kind",)
+    assert (watch.costs.rows, watch.costs.batch_rows) == (ROWS, ROWS)
+
+
+@pytest.mark.parametrize("column", ["current_timestamp()", "uuid()", "rand()"])
+@pytest.mark.parametrize("known", [True, False])
+def test_an_input_that_differs_each_time_it_is_computed_is_computed_once(spark, model, column, known):
+    df = kinds(spark).withColumn("differs", F.expr(column))
+    result = evenly.by_cost(df, double, "n long", cost_key="kind", instances=INSTANCES, costs=model if known else None)
+    assert sorted(row.n for row in result.collect()) == [2 * at for at in range(ROWS)]
+
+
+def test_a_row_of_many_that_is_kept_is_kept_once(spark):
+    """dropDuplicates keeps whichever row of a key comes first, which after a shuffle is chance."""
+    many = spark.range(0, 5 * ROWS, 1, 4).selectExpr(f"id % {ROWS} as id", "rand(1) as x", "cast(id % 5 as int) as kind")
+    df = many.repartition(4).dropDuplicates(["id"])
+    result = evenly.by_cost(df, double, "n long", cost_key="kind", instances=INSTANCES)
+    assert sorted(row.n for row in result.collect()) == [2 * at for at in range(ROWS)]
+
+
+def test_a_second_call_reads_its_input_anew(spark, tmp_path):
+    path = str(tmp_path / "in")
+    for day in range(2):
+        spark.range(day * 100, day * 100 + 100, 1, 1).selectExpr("id", "cast(id % 5 as int) as kind").write.mode(
+            "overwrite"
+        ).parquet(path)
+        rows = evenly.by_cost(spark.read.parquet(path), double, "n long", cost_key="kind", instances=2).collect()
+        assert sorted(row.n for row in rows) == [2 * at for at in range(day * 100, day * 100 + 100)]
 
 
 def test_every_row_is_run_once_with_a_model_and_nothing_before_the_action(spark, model, tmp_path):
@@ -96,7 +120,7 @@ def test_instances_have_the_same_work(spark, model, routers):
         kinds(spark), Placed(), Placed.schema, instances=INSTANCES, costs=model, cost_key="kind", routers=routers
     ).collect()
     assert sorted(row.id for row in rows) == list(range(ROWS))
-    assert imbalance_pct(loads_ms(rows, INSTANCES)) < (1.0 if routers is None else 3.0)
+    assert imbalance_pct(loads_ms(rows, INSTANCES)) < 1.0
 
 
 @pytest.mark.usefixtures("adaptive_off")
@@ -112,11 +136,52 @@ def test_spark_alone_does_not_give_them_the_same_work(spark):
     assert imbalance_pct(loads_ms(rows, INSTANCES)) > 3.0
 
 
-def test_many_routers_of_cheap_rows(spark):
-    cheap = model_of(spark, {kind: ms / 1e6 for kind, ms in KINDS_MS.items()})
-    rows = evenly.by_cost(kinds(spark), Placed(), Placed.schema, instances=INSTANCES, costs=cheap).collect()
-    assert sorted(row.id for row in rows) == list(range(ROWS))
-    assert imbalance_pct(loads_ms(rows, INSTANCES)) < 3.0
+def test_rows_stay_in_the_jvm_while_they_are_routed(spark, model):
+    """Python sees their ids alone, and one exchange carries them, as with `repartition`."""
+    df = kinds(spark).withColumn("body", F.repeat(F.lit("x"), 1_000))
+    plan = evenly.by_cost(df, double, "n long", instances=INSTANCES, costs=model)._jdf.queryExecution().sparkPlan().toString()
+    assert plan.count("MapInArrow") == 1
+    [routed] = [line for line in plan.splitlines() if "ArrowEvalPython" in line]
+    assert "__evenly_id" in routed.split("]")[0]
+    assert "body" not in routed.split("]")[0]
+    assert plan.count("Exchange") == 1
+    assert plan.index("Exchange") < plan.index("ArrowEvalPython") < plan.index("Sort [__evenly_order")
+
+
+def test_a_row_that_costs_more_than_an_instances_share_is_alone_with_what_fits(spark):
+    """Routers of their own parts would each give its instance as much as the others."""
+    df = spark.range(0, 1_000, 1, 4).selectExpr("id", "cast(if(id = 7, 0, 4) as int) as kind").persist()
+    df.count()
+    ids = {row.kind: row.id for row in df.selectExpr("kind", "xxhash64(kind) as id").distinct().collect()}
+    meter = CostMeter()
+    meter.add(np.full(999, ids[4]), np.full(999, 0.01))
+    meter.add(np.array([ids[0]]), np.array([4.0]))
+    giant = CostModel("kind").learn(meter.report(instance=0))
+    watch = evenly.CostWatch()
+    rows = evenly.by_cost(df, Placed(), Placed.schema, instances=INSTANCES, costs=giant, watch=watch).collect()
+    df.unpersist()
+    assert watch.decision.one_router
+    assert watch.decision.gain > 0.1
+    beside = {row.instance for row in rows if row.id == 7}
+    counts = np.bincount([row.instance for row in rows], minlength=INSTANCES)
+    assert counts[beside.pop()] == 1
+    assert counts.max() <= 334
+
+
+def test_many_cheap_rows_go_out_evenly(spark, caplog):
+    cheap = model_of(spark, {kind: ms / 1e7 for kind, ms in KINDS_MS.items()})
+    cheap.batch_rows = 100_000_000
+    watch = evenly.CostWatch()
+    with caplog.at_level("INFO", logger="evenly"):
+        result = evenly.by_cost(
+            kinds(spark).where("id >= 0"), Placed(), Placed.schema, instances=INSTANCES, costs=cheap, watch=watch
+        )
+    rows = result.collect()
+    assert not watch.decision.by_cost
+    assert watch.decision.reason.startswith("evenly: dealing by cost saves 0.")
+    assert watch.decision.reason in caplog.text
+    assert np.ptp(np.bincount([row.instance for row in rows])) <= 3
+    assert sum(report.timed for report in watch.reports) == pytest.approx(ROWS / 16, rel=0.05)
 
 
 def test_completion_runs_short_rows_first_within_an_instance(spark, model):
@@ -144,13 +209,13 @@ def test_arrival_keeps_the_order_of_arrival(spark, model):
 
 def test_rows_are_routed_alike_whatever_order_they_come_in(spark, model):
     """So that a router that Spark runs again sends every row where it went before."""
-    df = kinds(spark)
+    df = kinds(spark).coalesce(1)
     placed = [
         {
             row.id: row.instance
             for row in evenly.by_cost(each, Placed(), Placed.schema, instances=INSTANCES, costs=model).collect()
         }
-        for each in (df, df.orderBy(F.col("id").desc()).coalesce(1))
+        for each in (df, df.sortWithinPartitions(F.col("id").desc()))
     ]
     assert placed[0] == placed[1]
 

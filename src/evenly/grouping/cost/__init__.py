@@ -3,6 +3,7 @@
 from evenly.grouping.cost.dealing import BatchDealer, deal, levels
 from evenly.grouping.cost.model import CostModel
 from evenly.grouping.cost.pieces import Speeds, pieces
+from evenly.grouping.cost.placing import Placement, RoutingCosts, place
 from evenly.grouping.cost.recommend import Predictor, recommend
 from evenly.grouping.cost.report import CostMeter, InstanceReport
 from evenly.grouping.cost.scheduler import CostScheduler, Decision, SchedulerState
@@ -16,11 +17,14 @@ __all__ = [
     "CostTable",
     "Decision",
     "InstanceReport",
+    "Placement",
     "Predictor",
+    "RoutingCosts",
     "SchedulerState",
     "Speeds",
     "deal",
     "levels",
     "pieces",
+    "place",
     "recommend",
 ]

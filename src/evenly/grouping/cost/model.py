@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 
 from evenly.errors import DamagedData, IncompatibleMerge, InvalidCost, InvalidParameter
 from evenly.files import write_whole
+from evenly.grouping.cost.chance import unevenness
 from evenly.grouping.cost.moments import Moments
 from evenly.grouping.cost.report import InstanceReport
 from evenly.grouping.cost.shrinkage import Variances, believed, folded, variances
@@ -32,8 +33,8 @@ _ENOUGH_AGAIN = 64.0
 _ENOUGH_ROWS = 10_000.0
 _FORGOTTEN = 1e-3
 _SEEN_ONCE = 1.5
-_USUAL_ROWS = 64
-_USUAL_INSTANCES = 8
+_INSTANCES = 8
+_FEW_ROWS = 64 * _INSTANCES
 
 
 class CostModel:
@@ -78,6 +79,8 @@ class CostModel:
         self.half_life_rows = None if half_life_rows is None else float(half_life_rows)
         self._known = Moments.empty()
         self._rest: F64 = np.zeros(3)
+        self.batch_rows = 0
+        """The rows of the last batch it has learnt from: what the next one is expected to have."""
         self._found: Variances | None = None
         self._table: CostTable | None = None
 
@@ -119,25 +122,32 @@ class CostModel:
 
     @property
     def gain(self) -> float:
-        """What scheduling saves of the batch time against even dealing: with 8 instances and 64 rows for each."""
-        return self.gain_for(_USUAL_ROWS * _USUAL_INSTANCES, _USUAL_INSTANCES)
+        """What scheduling saves of the batch time against even dealing: 8 instances, as many rows as the last batch."""
+        return self.gain_for(self.batch_rows or _FEW_ROWS, _INSTANCES)
+
+    @property
+    def gain_of_few(self) -> float:
+        """The same for a batch of 64 rows for each of the 8: if there is no gain there, the key explains nothing."""
+        return self.gain_for(_FEW_ROWS, _INSTANCES)
 
     def gain_for(self, rows: float, instances: int) -> float:
         """The share of the batch time that scheduling by this model saves against even dealing, for such a batch.
 
-        The largest of k sums of n costs exceeds their mean by about sqrt(2 ln k · n) standard deviations. Even dealing
-        has that of all costs, scheduling that of what is left within keys.
+        What equal numbers of rows leave uneven is about cv · m · sqrt(k / n), m the expected maximum of k normal values (1.42
+        for 8; sqrt(2 ln k) for very large k). Even dealing has that of all costs, scheduling that of what is left within keys.
+        What routing takes is not in it: see `placing.place`.
         """
         return _gain(self.variances.shares, rows, instances)
 
     @property
     def constant(self) -> bool:
-        """Whether it is known that the key explains nothing that matters: scheduling would save less than 1 %.
+        """Whether it is known that the key explains nothing that matters: scheduling would save less than 1 % even of a
+        batch of 64 rows for each of 8 instances.
 
         That nothing was found is not enough, since a few wild costs hide what keys explain: even two standard errors more
         between keys must not matter.
         """
-        if self.rows <= 0.0 or self.gain >= _LEAST_GAIN:
+        if self.rows <= 0.0 or self.gain_of_few >= _LEAST_GAIN:
             return False
         found = self.variances
         if math.sqrt(found.total) < 0.04 * found.mean_s:
@@ -145,7 +155,7 @@ class CostModel:
         # Keys that were never seen again say nothing yet, unless it has gone on for long.
         if found.freedom < _ENOUGH_AGAIN:
             return self.rows >= _ENOUGH_ROWS
-        return _gain(found.shares_at_most, _USUAL_ROWS * _USUAL_INSTANCES, _USUAL_INSTANCES) < _LEAST_GAIN
+        return _gain(found.shares_at_most, _FEW_ROWS, _INSTANCES) < _LEAST_GAIN
 
     @property
     def table(self) -> CostTable:
@@ -179,6 +189,7 @@ class CostModel:
         new = Moments.pooled(parts)
         if self.half_life_rows is not None:
             self.forget(0.5 ** ((float(new.counts.sum()) + float(rest[0])) / self.half_life_rows))
+        self.batch_rows = sum(report.rows for report in told) or self.batch_rows
         self._take(new, rest)
         return self
 
@@ -190,6 +201,7 @@ class CostModel:
             )
         if self.capacity != other.capacity:
             raise IncompatibleMerge(f"models of {self.capacity} and {other.capacity} ids cannot be merged: make them alike")
+        self.batch_rows = max(self.batch_rows, other.batch_rows)
         self._take(other._known, other._rest)
         return self
 
@@ -217,7 +229,7 @@ class CostModel:
     def copy(self) -> CostModel:
         """A model that learns on its own from here."""
         other = CostModel(self.expressions, capacity=self.capacity, half_life_rows=self.half_life_rows)
-        other._known, other._rest = self._known, self._rest.copy()
+        other._known, other._rest, other.batch_rows = self._known, self._rest.copy(), self.batch_rows
         return other
 
     # Saving
@@ -249,6 +261,7 @@ class CostModel:
             "expressions": list(self.expressions),
             "capacity": self.capacity,
             "half_life_rows": self.half_life_rows,
+            "batch_rows": self.batch_rows,
             "rest": self._rest.tolist(),
             "ids": _text(self._known.ids),
             "moments": _text(np.stack([self._known.counts, self._known.sums_s, self._known.squares])),
@@ -262,6 +275,7 @@ class CostModel:
             counts, sums, squares = _array(content["moments"], "<f8").astype(np.float64).reshape(3, ids.size)
             model._known = Moments(ids, counts, sums, squares)
             model._rest = np.array(content["rest"], np.float64).reshape(3)
+            model.batch_rows = int(content["batch_rows"])
         except (LookupError, TypeError, ValueError, binascii.Error) as error:
             raise DamagedData(f"{source} is not a saved cost model, or is damaged: {error}") from error
         return model
@@ -305,9 +319,8 @@ class CostModel:
 def _gain(shares: tuple[float, float], rows: float, instances: int) -> float:
     if instances < 2 or rows <= 0:
         return 0.0
-    every, left = shares
-    chance = math.sqrt(2.0 * math.log(instances) / max(rows / instances, 1.0))
-    return chance * (every - left) / (1.0 + chance * every)
+    even, by_cost = (unevenness(cv, rows, instances) for cv in shares)
+    return (even - by_cost) / (1.0 + even)
 
 
 def _checked(report: InstanceReport) -> Moments:

@@ -14,6 +14,7 @@ from evenly.grouping.cost.contradiction import Verdict, judge
 from evenly.grouping.cost.dealing import MAX_INSTANCES
 from evenly.grouping.cost.model import CostModel
 from evenly.grouping.cost.pieces import Speeds, pieces
+from evenly.grouping.cost.placing import place
 from evenly.grouping.cost.report import InstanceReport
 from evenly.grouping.saved import opened, sealed
 from evenly.kernels.types import F64
@@ -43,7 +44,7 @@ class Decision:
 
     `even`: by plain repartition, without a routing hop. `shares`: the part of the work for each partition (more partitions
     than instances if executors differ in speed). `model`: the estimates (of no use when `even`). `time_every`: one call of
-    so many is timed. `reason`: why, in words.
+    so many is timed. `reason`: why, in words. `one_router`: all rows pass one task.
     """
 
     state: SchedulerState
@@ -52,6 +53,7 @@ class Decision:
     model: CostModel
     time_every: int
     reason: str = ""
+    one_router: bool = False
 
 
 class CostScheduler:
@@ -66,7 +68,8 @@ class CostScheduler:
       present: a fresh model, and ROUND_ROBIN again. A batch in which all keys cost the same factor more or less is no
       contradiction: the model is rescaled.
     - **even**: when the model says that the key explains nothing that matters, and executors are alike, rows go out evenly
-      and one call of 16 is timed. It goes on learning, and leaves that when scheduling would save 2 %.
+      and one call of 16 is timed. It goes on learning, and leaves that when scheduling would save 2 %. They go out evenly too
+      where a batch of so many rows would gain less than routing takes (`place`).
 
     A batch is counted once: reports of a batch at or below the last one counted are refused (`report` returns False), and of
     two reports of one instance in a batch the fuller one counts. No state waits for a message: whatever reports are lost,
@@ -98,8 +101,18 @@ class CostScheduler:
         self._even = False
         self._settle()
 
-    def decide(self, batch_id: int) -> Decision:
-        """How the batch is dealt. Asked again for the same batch it says the same, as long as nothing is reported."""
+    def decide(
+        self,
+        batch_id: int,
+        *,
+        row_bytes: float | None = None,
+        slots: int | None = None,
+        objective: str = "completion",
+    ) -> Decision:
+        """How the batch is dealt. Asked again for the same batch it says the same, as long as nothing is reported.
+
+        The batch is expected to have as many rows as the last one; what else is known of it is as `place` takes it.
+        """
         del batch_id  # what is decided depends on what was reported alone: a batch that is run again is dealt as before
         if self.state is SchedulerState.ROUND_ROBIN:
             missing = self.instances - len(self._reported)
@@ -107,9 +120,14 @@ class CostScheduler:
         if self.speeds.uneven:
             return self._decision(even=False, every=1, reason="executors differ in speed")
         if self._even:
-            reason = f"scheduling by cost would save {self.model.gain:.1%}"
-            return self._decision(even=True, every=EVEN_TIMES_EVERY, reason=reason)
-        return self._decision(even=False, every=1, reason=f"scheduling by cost saves {self.model.gain:.1%} or is not yet known")
+            return self._decision(even=True, every=EVEN_TIMES_EVERY, reason="evenly: the key does not tell the cost")
+        if objective == "arrival":
+            return self._decision(even=False, every=1, reason="in the order of arrival, as asked for")
+        rows, model = self.model.batch_rows, self.model
+        placed = place(model, self.instances, rows=rows, row_bytes=row_bytes, slots=slots, objective=objective)
+        if not placed.by_cost:
+            return self._decision(even=True, every=EVEN_TIMES_EVERY, reason=placed.reason)
+        return self._decision(even=False, every=1, reason=placed.reason, one_router=placed.one_router)
 
     def report(self, batch_id: int, reports: Sequence[InstanceReport]) -> bool:
         """Take in the reports of a batch. False, and nothing is changed, if it or a later batch was counted already."""
@@ -156,11 +174,11 @@ class CostScheduler:
         if self.state is SchedulerState.ROUND_ROBIN:
             self._even = False
         else:
-            self._even = self.model.constant or (self._even and self.model.gain < _LEAVES_EVEN)
+            self._even = self.model.constant or (self._even and self.model.gain_of_few < _LEAVES_EVEN)
 
-    def _decision(self, *, even: bool, every: int, reason: str) -> Decision:
+    def _decision(self, *, even: bool, every: int, reason: str, one_router: bool = False) -> Decision:
         shares = np.full(self.instances, 1.0 / self.instances) if even else pieces(self.speeds.values, self.instances)
-        return Decision(self.state, even, shares, self.model.copy(), every, reason)
+        return Decision(self.state, even, shares, self.model.copy(), every, reason, one_router)
 
     def to_json(self) -> str:
         """All of its state as one JSON object with a checksum, at most 1 MiB."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable
 from typing import Any
@@ -11,14 +12,17 @@ from pyspark.sql.types import StructType
 
 from evenly.errors import InvalidParameter, StreamingMismatch
 from evenly.grouping.cost.model import CostModel
+from evenly.grouping.cost.placing import Placement, place
+from evenly.spark.cost.candidates import candidate_keys, with_candidates
 from evenly.spark.cost.options import CostKey, checked_key, checked_options
 from evenly.spark.cost.routing import with_id
+from evenly.spark.cost.sizes import size_of
 from evenly.spark.cost.stage import Stage, results_of
 from evenly.spark.cost.watch import CostWatch
-from evenly.spark.cost.waves import first_wave
 
 Costs = CostModel | str | os.PathLike[str]
 EVEN_TIMES_EVERY = 16
+_LOG = logging.getLogger(__name__)
 
 
 def by_cost(
@@ -29,7 +33,7 @@ def by_cost(
     cost_key: CostKey | None = None,
     instances: int,
     costs: Costs | None = None,
-    objective: str = "batch-time",
+    objective: str = "completion",
     batch_rows: int | None = None,
     threads: int = 1,
     on_error: str = "fail",
@@ -42,27 +46,28 @@ def by_cost(
 
         df.transform(evenly.by_cost, function=fetch, schema="size long", cost_key="host", instances=16)
 
-    Every row is run and gives one result; the order of results is not promised.
+    Every row is run and gives one result; the order of results is not promised. Nothing runs before an action does, and
+    nothing is persisted: one stage, one computation of `df`.
 
     - `function(row)` gets a Spark `Row` and returns a dict (by name), a tuple (by position), or, if `schema` has one field,
       its value. With `batch_rows=n` it gets a pyarrow RecordBatch of at most n rows and returns a RecordBatch or Table with any
       number of rows. An `async def` function runs `threads` calls at a time on one event loop.
     - `cost_key`: the column or SQL expression that the cost depends on (an id, a class, a length in steps), or several. None:
-      the one of `costs`, or else the column that predicts the cost best.
-    - `costs`: a `CostModel` or the path of a saved one. Then nothing runs until an action does. Without it one row of 16 is
-      run at the call, to learn; its results are persisted, and its rows are not run again.
-    - `objective`: "batch-time" (all instances end together), "completion" (short rows first within an instance, for the least
-      mean completion time) or "arrival" (the online rule of POSG, in the order of arrival: for an
-      input that is read in the same order again, not behind a shuffle).
+      the one of `costs`, or else `watch.costs` has the column that predicts the cost best.
+    - `costs`: a `CostModel` or the path of a saved one. Without it rows go out evenly, as with `repartition(instances)`;
+      what is measured on the way (`watch.costs`) is for the next run.
+    - `objective`: "completion" (instances have the same work, and short rows are first within each, for the least mean
+      completion time), "batch-time" (the same work, in any order) or "arrival" (the online rule of POSG, in the order of
+      arrival: for an input that is read in the same order again, not behind a shuffle).
     - `threads` (1 to 1,000): calls at once in each instance, for functions that wait. A row costs its share of the time.
     - `on_error`: "fail" ends the job with the row and the error; "skip" adds a column `error` (`good_rows`, `failed_rows`).
       `retries` (0 to 100) calls again before that. `time_limit_s` makes a longer call an error.
-    - `routers`: tasks that deal out the rows; None: one for costly rows unless the objective is "completion", else one for
-      each partition of `df`.
-    - `watch`: a `CostWatch` that says what was measured, and gives a model for the next run.
+    - `routers`: tasks that deal out the rows; None: one for each partition of `df`, or one in all where that is expected to
+      pay (few rows, or one that costs as much as half an instance's work).
+    - `watch`: a `CostWatch` that says what was decided and measured, and gives a model for the next run.
 
     Spark may run a task again (a lost worker, speculation), and the function is then called again for its rows; each row is
-    still in the result once. Where the key explains nothing, rows go out evenly as with `repartition(instances)`.
+    still in the result once. Where dealing by cost is not expected to save more than routing takes, rows go out evenly.
     """
     if df.isStreaming:
         raise StreamingMismatch("by_cost works on a batch DataFrame: use stream_by_cost for a stream")
@@ -81,21 +86,49 @@ def by_cost(
     expressions = chosen_key(cost_key, model)
     stage = Stage.of(df, function, schema, options)
     if model is not None:
-        ran = scheduled(df, stage, model, report=watch is not None)
-        return results_of(ran if watch is None else watch.observe(ran, model))
-    wave = first_wave(df, stage, expressions)
-    ran = scheduled(wave.left, stage, wave.model, report=watch is not None)
-    if watch is not None:
-        ran = watch.observe(ran, CostModel(wave.model.expressions), wave.reports)
-    return results_of(wave.ran).union(results_of(ran))
+        decision = decided(df, stage, model)
+        _LOG.info("by_cost, %d instances: %s", instances, decision.reason)
+        ran = scheduled(df, stage, model, decision, report=watch is not None)
+        return results_of(ran if watch is None else watch.observe(ran, model, decision=decision))
+    decision = Placement(by_cost=False, reason="evenly: nothing is known of costs yet")
+    _LOG.info("by_cost, %d instances: %s", instances, decision.reason)
+    keyed = df if expressions is None else with_id(df, expressions)  # a key that is not there is an error, watched or not
+    if watch is None:
+        return results_of(stage.evenly(df, report=False))
+    if expressions is not None:
+        return results_of(watch.observe(stage.evenly(keyed), CostModel(expressions), decision=decision))
+    candidates = candidate_keys(df)
+    ran = stage.evenly(with_candidates(df, candidates), candidates=len(candidates))
+    return results_of(watch.observe(ran, CostModel(), decision=decision, candidates=candidates))
 
 
-def scheduled(df: DataFrame, stage: Stage, model: CostModel, *, report: bool) -> DataFrame:
-    """The stage over `df`, by cost where the model says that it helps, else evenly."""
-    if model.constant or model.rows <= 0.0 or not model.expressions:
-        every = EVEN_TIMES_EVERY if model.constant else 1
-        return stage.evenly(with_id(df, model.expressions) if model.expressions else df, report=report, time_every=every)
-    return stage.by_cost(with_id(df, model.expressions, order=stage.options.order), model, report=report)
+def decided(df: DataFrame, stage: Stage, model: CostModel) -> Placement:
+    """Whether `df` is dealt by cost."""
+    options = stage.options
+    if not model.expressions:
+        return Placement(by_cost=False, reason="evenly: no column is known to tell the cost")
+    if options.objective == "arrival" and model.rows > 0.0:
+        return Placement(by_cost=True, reason="in the order of arrival, as asked for")
+    size = size_of(df, last_rows=model.batch_rows)
+    return place(
+        model,
+        options.instances,
+        rows=size.rows,
+        row_bytes=size.row_bytes,
+        partitions=options.routers,
+        slots=size.slots,
+        objective=options.objective,
+    )
+
+
+def scheduled(df: DataFrame, stage: Stage, model: CostModel, decision: Placement, *, report: bool) -> DataFrame:
+    """The stage over `df` as it was decided."""
+    if decision.by_cost:
+        keyed = with_id(df, model.expressions, order=stage.options.order)
+        return stage.by_cost(keyed, model, report=report, one_router=decision.one_router)
+    every = EVEN_TIMES_EVERY if model.rows > 0.0 else 1
+    keyed = with_id(df, model.expressions) if model.expressions else df
+    return stage.evenly(keyed if report else df, report=report, time_every=every)
 
 
 def loaded(costs: Costs) -> CostModel:

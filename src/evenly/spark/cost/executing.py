@@ -40,7 +40,7 @@ _settled: list[bool] = []
 class Work:
     """What an instance is to do. Input columns: `width` of the user's, then hidden ones, found by their names.
 
-    `candidates` are columns of ids of possible cost keys: the costs of some rows are reported beside them.
+    `candidates` are columns of ids of possible cost keys: the costs of the first `most_measured` rows are reported beside them.
     """
 
     calls: Calls
@@ -50,6 +50,7 @@ class Work:
     skip: bool = False
     report: bool = True
     candidates: int = 0
+    most_measured: int = MOST_MEASURED
 
     def output(self) -> pa.Schema:
         """The columns that `execute` yields: results, the error if rows may fail, and the report."""
@@ -166,7 +167,7 @@ class _Measured:
         self._first_s = self._begun_s = self._last_s = 0.0
         self._seen = 0
         self._candidates: list[list[I64]] = []
-        self._costs_s = np.zeros(MOST_MEASURED if work.candidates else 0)
+        self._costs_s = np.zeros(work.most_measured if work.candidates else 0)
 
     def begin(self, batch: pa.RecordBatch) -> I64 | None:
         """A batch of rows has come. Where candidates are tried, rows are known by their number instead of an id."""
@@ -175,9 +176,10 @@ class _Measured:
         if not self._work.candidates:
             return None
         begin, self._seen = self._seen, self._seen + batch.num_rows
-        if begin < MOST_MEASURED:
+        most = self._work.most_measured
+        if begin < most:
             names = [f"{CANDIDATE}{at}" for at in range(self._work.candidates)]
-            self._candidates.append([numbers(batch, name, np.int64)[: MOST_MEASURED - begin] for name in names])
+            self._candidates.append([numbers(batch, name, np.int64)[: most - begin] for name in names])
         return np.arange(begin, self._seen)
 
     def add(self, stretch: Stretch) -> None:
@@ -196,7 +198,7 @@ class _Measured:
         self._last_s = max(self._last_s, float(stretch.ends_s.max(initial=0.0)))
         ids, costs_s = _of_rows(stretch, sizes, timed)
         if work.candidates:
-            kept = ids < MOST_MEASURED
+            kept = ids < work.most_measured
             self._costs_s[ids[kept]] = costs_s[kept]
         else:
             self._meter.add(ids, costs_s, weight=weight)
@@ -204,7 +206,7 @@ class _Measured:
     def report(self) -> bytes:
         columns = None
         if self._candidates:
-            count = min(self._seen, MOST_MEASURED)
+            count = min(self._seen, self._work.most_measured)
             columns = {
                 f"{CANDIDATE}{at}": np.concatenate(parts) for at, parts in enumerate(zip(*self._candidates, strict=True))
             }

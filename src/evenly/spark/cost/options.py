@@ -27,7 +27,7 @@ class Options:
     """How rows are run."""
 
     instances: int
-    objective: Objective = "batch-time"
+    objective: Objective = "completion"
     batch_rows: int | None = None
     threads: int = 1
     on_error: OnError = "fail"

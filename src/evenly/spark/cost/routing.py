@@ -7,10 +7,10 @@ sorted before they are routed, by a hash of their content (or, for the rule in a
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
-from typing import Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 import pyarrow as pa
@@ -18,21 +18,23 @@ from pyspark import TaskContext
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.functions import PandasUDFType, pandas_udf
 from pyspark.sql.types import DataType, DoubleType, IntegerType, StructType
 
 from evenly.errors import InvalidKeys, InvalidParameter, UnknownColumn
 from evenly.grouping.cost.dealing import BatchDealer, Rule
 from evenly.grouping.cost.table import CostTable
-from evenly.kernels.types import F64, I32
+from evenly.kernels.types import F64, I32, I64
 from evenly.spark import murmur3
-from evenly.spark.cost.executing import ESTIMATE, ID, numbers, settle_worker
+from evenly.spark.cost.executing import ESTIMATE, ID, settle_worker
 from evenly.spark.groups.layout import quoted
 from evenly.spark.keys import key_names
 from evenly.spark.placement import INSTANCE
 
 Order = Literal["content", "arrival"]
+Router = Callable[[Column], Column]
 ORDER = "__evenly_order"
-_CHUNK_ROWS, _CHUNK_BYTES = 65_536, 64 * 2**20
+_TOLD = "__evenly_told"
 _SPARK_SEED = 42
 
 
@@ -106,52 +108,54 @@ def _hashable(df: DataFrame, name: str, kind: DataType) -> Column:
 def route(df: DataFrame, routing: Routing, *, routers: int | None) -> DataFrame:
     """The rows of `df` (with id and order), each in the partition of its instance, with its estimate.
 
-    `routers` are as many tasks that each see a part of the rows; None: as many as `df` has partitions.
+    `routers` are as many tasks that each see a part of the rows; None: as many as `df` has partitions. A router is a function
+    of the id column alone: rows stay in the JVM, however wide they are.
     """
     gathered = df if routers is None else df.repartition(1) if routers == 1 else df.repartition(routers, ORDER)
     rows = gathered.sortWithinPartitions(ORDER).drop(ORDER)
     partitions = routing.shares.size
     by_id = hasattr(type(df), "repartitionById")  # Spark 4.1 and later
     labels = np.arange(partitions, dtype=np.int32) if by_id else slots(partitions)
-    schema = StructType([*rows.schema.fields]).add(INSTANCE, IntegerType()).add(ESTIMATE, DoubleType())
-    routed = rows.mapInArrow(router(routing, labels), schema)
+    told = rows.withColumn(_TOLD, router(routing, labels)(F.col(ID)))
+    kept = [F.col(quoted(name)) for name in rows.columns]
+    routed = told.select(*kept, F.col(f"{_TOLD}.{INSTANCE}").alias(INSTANCE), F.col(f"{_TOLD}.{ESTIMATE}").alias(ESTIMATE))
     return routed.repartitionById(partitions, INSTANCE) if by_id else routed.repartition(partitions, INSTANCE)
 
 
-def router(routing: Routing, labels: I32) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """A router for `mapInArrow`: each row with its instance and its estimate."""
-    return partial(_routed, routing, labels)
+def router(routing: Routing, labels: I32) -> Router:
+    """The instance and the estimate of each row, of its id.
+
+    Not a deterministic function, for Spark: else it would take away the sort below for want of a reason, or call it twice.
+    """
+    kind = StructType().add(INSTANCE, IntegerType()).add(ESTIMATE, DoubleType())
+    if hasattr(F, "arrow_udf"):  # Spark 4.1 and later
+
+        def in_arrow(columns: Iterator[pa.Array]) -> Iterator[pa.Array]:
+            for instances, estimates_s in _routed(routing, labels, (np.asarray(ids, np.int64) for ids in columns)):
+                yield pa.StructArray.from_arrays([pa.array(instances), pa.array(estimates_s)], [INSTANCE, ESTIMATE])
+
+        return cast("Router", F.arrow_udf(in_arrow, kind).asNondeterministic())
+
+    def in_pandas(columns: Iterator[Any]) -> Iterator[Any]:
+        import pandas as pd  # noqa: PLC0415 - where a worker needs it, only
+
+        for instances, estimates_s in _routed(routing, labels, (ids.to_numpy(np.int64) for ids in columns)):
+            yield pd.DataFrame({INSTANCE: instances, ESTIMATE: estimates_s})
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # hints are preferred, but they would need pandas here
+        made: Any = pandas_udf(in_pandas, kind, PandasUDFType.SCALAR_ITER)  # type: ignore[call-overload]
+    return cast("Router", made.asNondeterministic())
 
 
-def _routed(routing: Routing, labels: I32, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _routed(routing: Routing, labels: I32, columns: Iterator[I64]) -> Iterator[tuple[I32, F64]]:
     settle_worker()
     context = TaskContext.get()
     start = 0 if context is None else context.partitionId()
     dealer = BatchDealer(routing.table, labels.size, shares=routing.shares, start=start, rule=routing.rule)
-    for chunk in _gathered(batches):
-        instances, estimates_s = dealer.route(np.concatenate([numbers(batch, ID, np.int64) for batch in chunk]))
-        begin = 0
-        for batch in chunk:
-            end = begin + batch.num_rows
-            added = [pa.array(labels[instances[begin:end]]), pa.array(estimates_s[begin:end])]
-            yield pa.RecordBatch.from_arrays([*batch.columns, *added], names=[*batch.schema.names, INSTANCE, ESTIMATE])
-            begin = end
-
-
-def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
-    """Batches that are dealt out together."""
-    held: list[pa.RecordBatch] = []
-    rows = size = 0
-    for batch in batches:
-        if batch.num_rows == 0:
-            continue
-        held.append(batch)
-        rows, size = rows + batch.num_rows, size + batch.nbytes
-        if rows >= _CHUNK_ROWS or size >= _CHUNK_BYTES:
-            yield held
-            held, rows, size = [], 0, 0
-    if held:
-        yield held
+    for ids in columns:
+        instances, estimates_s = dealer.route(ids)
+        yield labels[instances], estimates_s
 
 
 def slots(partitions: int) -> I32:

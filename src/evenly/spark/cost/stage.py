@@ -18,16 +18,15 @@ from evenly.grouping.cost.model import CostModel
 from evenly.grouping.cost.report import InstanceReport
 from evenly.kernels.types import F64
 from evenly.spark.cost.calling import Calls
-from evenly.spark.cost.executing import ESTIMATE, ID, REPORT, Work, executor
+from evenly.spark.cost.executing import ESTIMATE, ID, MOST_MEASURED, REPORT, Work, executor
 from evenly.spark.cost.letters import ERROR, LETTER_TYPE
 from evenly.spark.cost.options import Options, checked_schema
 from evenly.spark.cost.results import Shape
 from evenly.spark.cost.routing import Routing, route
 
 UNWATCHED_TIMES_EVERY = 64
+_MOST_IN_ALL, _LEAST_MEASURED = 32_768, 64
 _in_arrow: dict[tuple[str, str | None], pa.Schema] = {}
-_ONE_ROUTER_S = 100e-6
-"""Rows that cost an instance so much are dealt out by one router: it handles a row in a hundredth of that."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,18 +57,26 @@ class Stage:
         if self.work.batch_rows is not None and self.options.objective != "arrival" and ID in rows.columns:
             placed = placed.sortWithinPartitions(ID)  # batches of one key tell what the key costs
         calls = replace(self.work.calls, time_every=time_every)
-        return self._run(placed, replace(self.work, calls=calls, report=report, candidates=candidates))
+        # All reports come to the driver: together they have a bound, however many instances there are.
+        most = min(MOST_MEASURED, max(_LEAST_MEASURED, _MOST_IN_ALL // self.options.instances))
+        work = replace(self.work, calls=calls, report=report, candidates=candidates, most_measured=most)
+        return self._run(placed, work)
 
-    def by_cost(self, rows: DataFrame, model: CostModel, *, shares: F64 | None = None, report: bool = True) -> DataFrame:
+    def by_cost(
+        self,
+        rows: DataFrame,
+        model: CostModel,
+        *,
+        shares: F64 | None = None,
+        report: bool = True,
+        one_router: bool = False,
+    ) -> DataFrame:
         """About the same work to each instance, by the estimates of `model`; or work in the proportion of `shares`."""
         options = self.options
         equal = np.full(options.instances, 1.0 / options.instances)
         rule: Rule = "arrival" if options.objective == "arrival" else "longest-first"
         routing = Routing(model.table, equal if shares is None else shares, rule)
-        routers = options.routers
-        # To gather rows at one router takes a stage more: worth it for the end of the batch, not for the mean completion.
-        if routers is None and options.objective != "completion" and model.mean_s / options.instances >= _ONE_ROUTER_S:
-            routers = 1
+        routers = 1 if one_router and options.routers is None else options.routers
         return self._run(self._ordered(route(rows, routing, routers=routers)), replace(self.work, report=report))
 
     def _ordered(self, placed: DataFrame) -> DataFrame:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,12 @@ from evenly.spark.cost.by_cost import Costs, chosen_key, loaded
 from evenly.spark.cost.letters import failed_rows, good_rows
 from evenly.spark.cost.options import CostKey, checked_options
 from evenly.spark.cost.routing import with_id
+from evenly.spark.cost.sizes import size_of
 from evenly.spark.cost.stage import Stage, reports_of, results_of
 from evenly.spark.cost.store import CostStore
 from evenly.spark.cost.watch import CostWatch
 
+_LOG = logging.getLogger(__name__)
 Sink = Callable[[DataFrame, int], None]
 """Writes the results of a batch. It may be called again with the same batch number, after a restart: then it must replace."""
 
@@ -38,7 +41,7 @@ def stream_by_cost(
     costs: Costs | None = None,
     dead_letters: Sink | None = None,
     query_name: str | None = None,
-    objective: str = "batch-time",
+    objective: str = "completion",
     batch_rows: int | None = None,
     threads: int = 1,
     on_error: str = "fail",
@@ -67,8 +70,8 @@ def stream_by_cost(
       `on_error="skip"`. It is called before `sink`.
     - `watch`: a `CostWatch` that holds the reports of the last batches.
 
-    The first batch is dealt evenly, later ones by cost. An executor that is slower than others gets less from the batch on that
-    follows its first reports. Classic sessions only.
+    The first batch is dealt evenly, later ones by cost where that pays. An executor that is slower than others
+    gets less from the batch on that follows its first reports. Classic sessions only.
     """
     if not rows.isStreaming:
         raise StreamingMismatch("stream_by_cost needs a streaming DataFrame: use by_cost for a batch")
@@ -130,12 +133,15 @@ class Batches:
     def run(self, df: DataFrame, batch_id: int) -> None:
         """One batch: run, measured, handed to the sink, saved."""
         scheduler = self._ready(batch_id)
-        decision = scheduler.decide(batch_id)
-        expressions, order = self._model.expressions, self._stage.options.order
+        expressions, options = self._model.expressions, self._stage.options
+        size = size_of(df)
+        decision = scheduler.decide(batch_id, row_bytes=size.row_bytes, slots=size.slots, objective=options.objective)
+        _LOG.info("stream_by_cost, batch %d, %d instances: %s", batch_id, options.instances, decision.reason)
         if decision.even:
             ran = self._stage.evenly(with_id(df, expressions), time_every=decision.time_every)
         else:
-            ran = self._stage.by_cost(with_id(df, expressions, order=order), decision.model, shares=decision.shares)
+            keyed = with_id(df, expressions, order=options.order)
+            ran = self._stage.by_cost(keyed, decision.model, shares=decision.shares, one_router=decision.one_router)
         ran = ran.persist()
         try:
             reports = reports_of(ran)

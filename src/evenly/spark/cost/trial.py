@@ -34,7 +34,7 @@ class Stamped:
     """A function that adds to its results which instance ran it, when it began and when it ended (clock of the machine).
 
     `slowness` makes instance i slower by a factor of at least 1: it waits as much longer as the call took. Partitions beyond
-    the factors begin at the first again: a first wave's and the later ones' are numbered on in one job.
+    the factors begin at the first again.
     """
 
     def __init__(self, function: Function, slowness: Sequence[float] = ()) -> None:
@@ -162,10 +162,10 @@ class Trial:
         instances: int,
         *,
         costs: CostModel | None,
-        objective: str = "batch-time",
+        objective: str = "completion",
         slowness: Sequence[float] = (),
     ) -> tuple[Batch, CostModel]:
-        """By cost; with what is known of the costs afterwards. Without `costs` the first part of the rows learns them."""
+        """By cost; with what is known of the costs afterwards. Without `costs` rows go out evenly."""
         watch = CostWatch()
 
         def grouped() -> DataFrame:
@@ -183,7 +183,7 @@ class Trial:
         return self.measured(grouped), watch.costs
 
     def measured(self, grouped: Callable[[], DataFrame]) -> Batch:
-        """Run it. What `grouped` does by itself (learning) counts too."""
+        """Run it. What `grouped` does by itself (planning) counts too."""
         submitted_s, started = time.time(), time.perf_counter()
         stamps = grouped().select("instance", "started_s", "ended_s").toArrow()
         seconds = time.perf_counter() - started

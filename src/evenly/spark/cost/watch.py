@@ -15,10 +15,12 @@ from pyspark.sql import functions as F
 
 from evenly.errors import InvalidParameter
 from evenly.grouping.cost.model import CostModel
+from evenly.grouping.cost.placing import Placement
 from evenly.grouping.cost.report import InstanceReport
 from evenly.grouping.cost.scheduler import Decision
 from evenly.kernels.types import F64
 from evenly.measures.load import imbalance_pct
+from evenly.spark.cost.candidates import by_best_key
 from evenly.spark.cost.executing import REPORT
 
 _BATCHES = 64
@@ -48,25 +50,27 @@ class CostWatch:
 
     Of `stream_by_cost` it holds the last batches (`batches`), and all else is of the last one.
 
-    A watch serves one call. Retries and speculation count no row twice. Before the action there are only the reports of the
-    first wave, if there was one; an action that reads a part only (`limit`, `show`) may leave out reports.
+    A watch serves one call. Retries and speculation count no row twice. Before the action there are no reports, only the
+    `decision`; an action that reads a part only (`limit`, `show`) may leave out reports.
     """
 
     def __init__(self) -> None:
         self._observation: Any = None
         self._ran: DataFrame | None = None
         self._model = CostModel()
-        self._first: tuple[InstanceReport, ...] = ()
+        self._candidates: tuple[str, ...] = ()
+        self._decision = Placement(by_cost=False)
         self._known: tuple[InstanceReport, ...] | None = None
         self._learnt: CostModel | None = None
         self._batches: deque[WatchedBatch] = deque(maxlen=_BATCHES)
 
-    def observe(self, ran: DataFrame, model: CostModel, first: Sequence[InstanceReport] = ()) -> DataFrame:
-        """`ran` with the observation of its reports; `model` is what was known before, `first` what the first wave reported."""
+    def observe(self, ran: DataFrame, model: CostModel, *, decision: Placement, candidates: tuple[str, ...] = ()) -> DataFrame:
+        """`ran` with the observation of its reports; `model` is what was known before. With `candidates` none was the key
+        yet, and reports tell what rows cost beside the ids of each."""
         if self._observation is not None:
             raise InvalidParameter("this watch was given to another call of by_cost: make one for each call")
         self._observation = Observation()
-        self._model, self._first, self._ran = model.copy(), tuple(first), ran
+        self._model, self._decision, self._candidates, self._ran = model.copy(), decision, candidates, ran
         return ran.observe(self._observation, F.collect_list(REPORT).alias(REPORT))
 
     def take(self, batch_id: int, decision: Decision, reports: Sequence[InstanceReport], model: CostModel) -> None:
@@ -85,24 +89,32 @@ class CostWatch:
         return self._scheduled() is not None
 
     @property
-    def first_wave(self) -> tuple[InstanceReport, ...]:
-        """The reports of the rows that were run first, to learn."""
-        return self._first
+    def decision(self) -> Placement:
+        """Whether rows are dealt by cost, why, and the figures behind it. Of a stream: see `batches`."""
+        return self._decision
 
     @property
     def reports(self) -> tuple[InstanceReport, ...]:
-        """The report of every instance, of the first wave's too."""
-        return (*self._first, *(self._scheduled() or ()))
+        """The report of every instance."""
+        return self._scheduled() or ()
 
     @property
     def costs(self) -> CostModel:
-        """All that is known of costs: the model that the run began with, and what it measured."""
-        return self._model.copy().learn_all(self.reports) if self._learnt is None else self._learnt.copy()
+        """All that is known of costs: the model that the run began with, and what it measured.
+
+        If no cost key was named, it is a model of the column that predicts the cost best; of none, if none does.
+        """
+        if self._learnt is None:
+            told = self._scheduled()
+            if told is None:
+                return self._model.copy()
+            self._learnt = by_best_key(told, self._candidates) if self._candidates else self._model.copy().learn_all(told)
+        return self._learnt.copy()
 
     @property
     def busy_s(self) -> F64:
-        """The measured work of each instance of the scheduled rows; of the first wave's while there are no others."""
-        told = self._scheduled() or self._first
+        """The measured work of each instance."""
+        told = self.reports
         busy_s = np.zeros(max((report.instance for report in told), default=-1) + 1)
         for report in told:
             busy_s[report.instance] += report.busy_s
@@ -116,8 +128,8 @@ class CostWatch:
 
     @property
     def mean_completion_s(self) -> float:
-        """The mean over the scheduled rows of their end, since the first row began; 0 if there is none."""
-        told = [report for report in self._scheduled() or self._first if report.rows]
+        """The mean over the rows of their end, since the first row began; 0 if there is none."""
+        told = [report for report in self.reports if report.rows]
         begun_s = min((report.first_s for report in told), default=0.0)
         rows = sum(report.rows for report in told)
         return sum(report.completion_s + report.rows * (report.first_s - begun_s) for report in told) / rows if rows else 0.0

@@ -1,10 +1,10 @@
-"""The first wave of a batch: a part of the rows, run at once to learn what rows cost; and which column tells it."""
+"""Which column tells what a row costs: the candidates of a frame, and what was measured of them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,44 +19,12 @@ from evenly.grouping.cost.recommend import Predictor, recommend
 from evenly.grouping.cost.report import CostMeter, InstanceReport
 from evenly.spark.cost.executing import CANDIDATE
 from evenly.spark.cost.options import checked_key, checked_options
-from evenly.spark.cost.routing import content_hash, key_column, with_id
+from evenly.spark.cost.routing import content_hash, key_column
 from evenly.spark.cost.stage import Stage, reports_of
 from evenly.spark.groups.layout import quoted
 from evenly.spark.keys import key_names
 
-ONE_OF = 16
-"""One row of so many is in the first wave."""
-
 _MOST_CANDIDATES, _MOST_ROWS, _TRIAL_INSTANCES = 32, 65_536, 4
-
-
-@dataclass(frozen=True, eq=False)
-class FirstWave:
-    """What the first wave gave: its results (persisted), its reports, what was learnt, and the rows that are left."""
-
-    ran: DataFrame
-    reports: tuple[InstanceReport, ...]
-    model: CostModel
-    left: DataFrame
-
-
-def first_wave(df: DataFrame, stage: Stage, expressions: tuple[str, ...] | None) -> FirstWave:
-    """Run one row of 16, and learn. Which rows: by their content alone, so that an input computed again is cut alike.
-
-    Without `expressions` the cost key is what predicts the cost best among the columns of `df`; none if nothing does.
-    """
-    chosen = F.pmod(content_hash(df), F.lit(ONE_OF)) == 0
-    part, left = df.where(chosen), df.where(~chosen)
-    candidates: tuple[str, ...] = () if expressions is not None else candidate_keys(df)
-    rows = with_id(part, expressions) if expressions is not None else with_candidates(part, candidates)
-    ran = stage.evenly(rows, candidates=len(candidates)).persist()
-    reports = reports_of(ran)
-    if expressions is None:
-        found = recommend(*_measured(reports, candidates)) if candidates else []
-        best = found[0].expression if found else None
-        expressions = () if best is None else (best,)
-        reports = [_by_key(report, None if best is None else candidates.index(best)) for report in reports]
-    return FirstWave(ran, tuple(reports), CostModel(expressions).learn_all(reports), left)
 
 
 def recommend_cost_key(
@@ -94,7 +62,7 @@ def recommend_cost_key(
     # Rows with the least hashes: any rows, but the same ones each time.
     some = df.withColumn("__evenly_hash", content_hash(df)).orderBy("__evenly_hash").limit(rows).drop("__evenly_hash")
     reports = reports_of(stage.evenly(with_candidates(some, tried), candidates=len(tried)))
-    return recommend(*_measured(reports, tried)) if tried else []
+    return recommend(*measured(reports, tried)) if tried else []
 
 
 def candidate_keys(df: DataFrame) -> tuple[str, ...]:
@@ -122,7 +90,7 @@ def with_candidates(df: DataFrame, candidates: tuple[str, ...]) -> DataFrame:
     return df.select("*", *ids)
 
 
-def _measured(reports: list[InstanceReport], candidates: tuple[str, ...]) -> tuple[Any, dict[str, Any]]:
+def measured(reports: Sequence[InstanceReport], candidates: tuple[str, ...]) -> tuple[Any, dict[str, Any]]:
     """The costs of rows, and their ids by each candidate."""
     told = [report.columns for report in reports if report.columns]
     costs_s = np.concatenate([columns["cost_s"] for columns in told]) if told else np.empty(0)
@@ -131,6 +99,14 @@ def _measured(reports: list[InstanceReport], candidates: tuple[str, ...]) -> tup
         for at, each in enumerate(candidates)
     }
     return costs_s, ids
+
+
+def by_best_key(reports: Sequence[InstanceReport], candidates: tuple[str, ...]) -> CostModel:
+    """What was learnt, by the candidate that tells the cost best; of no key, if none does."""
+    found = recommend(*measured(reports, candidates))
+    best = found[0].expression if found else None
+    at = None if best is None else candidates.index(best)
+    return CostModel(() if best is None else (best,)).learn_all(_by_key(report, at) for report in reports)
 
 
 def _by_key(report: InstanceReport, candidate: int | None) -> InstanceReport:

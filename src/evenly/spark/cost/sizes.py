@@ -1,0 +1,57 @@
+"""How large a batch is, as far as that is known without running anything."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.sql import DataFrame
+
+_PLAIN = frozenset({"Project", "SubqueryAlias", "Sort", "Repartition", "RepartitionByExpression", "View", "ResolvedHint"})
+"""Operators that give as many rows as they get."""
+
+_NOBODY_KNOWS = 2**50
+
+
+@dataclass(frozen=True)
+class Size:
+    """Rows of a batch, their bytes each, and the tasks that can run at once; None: not known."""
+
+    rows: int | None = None
+    row_bytes: float | None = None
+    slots: int | None = None
+
+
+def size_of(df: DataFrame, *, last_rows: int = 0) -> Size:
+    """From the statistics that Spark has of what `df` reads (counts of tables and of what is persisted, bytes of files).
+
+    Where there is no count, `last_rows` stand in: the rows of the last batch.
+    """
+    if not hasattr(df, "_jdf"):
+        return Size(rows=last_rows or None)
+    slots = _slots(df)
+    try:
+        rows, size = _counted(df._jdf.queryExecution().withCachedData())  # noqa: SLF001 - there is no public way
+    except Py4JError:
+        rows = size = None
+    known = rows if rows is not None else last_rows or None
+    return Size(known, size / known if known and size is not None else None, slots)
+
+
+def _counted(plan: Any) -> tuple[int | None, int | None]:
+    """The rows that are read, if nothing above changes their number; and their bytes."""
+    while plan.nodeName() in _PLAIN:
+        plan = plan.children().apply(0)
+    told = plan.stats()
+    size = int(str(told.sizeInBytes()))
+    rows = told.rowCount()
+    return int(str(rows.get())) if rows.isDefined() else None, size if size < _NOBODY_KNOWS else None
+
+
+def _slots(df: DataFrame) -> int | None:
+    context = df.sparkSession.sparkContext
+    slots = int(context.defaultParallelism)
+    # On this machine slots may be more than cores, for functions that wait; routing does not wait.
+    return min(slots, os.cpu_count() or slots) if str(context.master).startswith("local") else slots

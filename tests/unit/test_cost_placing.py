@@ -1,0 +1,105 @@
+"""Evenly or by cost: the formula against drawn costs, and that routing is paid for or left."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from evenly.errors import InvalidParameter
+from evenly.grouping.cost import CostMeter, CostModel, place
+from evenly.grouping.cost.chance import expected_maximum, unevenness
+
+
+def learnt(keys, costs_s, expressions=("key",)):
+    meter = CostMeter()
+    meter.add(np.asarray(keys), np.asarray(costs_s, np.float64))
+    return CostModel(expressions).learn(meter.report(instance=0))
+
+
+def varied(rows=2_000, mean_s=0.008, seed=1):
+    """Keys that explain all of costs with a standard deviation of about 1.3 times their mean."""
+    rng = np.random.default_rng(seed)
+    keys = rng.integers(0, 100, rows)
+    costs = rng.lognormal(0.0, 1.0, 100)
+    return learnt(keys, costs[keys] * mean_s / costs[keys].mean())
+
+
+def alike(rows=2_000):
+    return learnt(np.arange(rows) % 20, np.full(rows, 0.008))
+
+
+@pytest.mark.parametrize("instances", [2, 8, 64])
+def test_the_expected_maximum_is_that_of_drawn_values(instances):
+    drawn = np.random.default_rng(0).standard_normal((20_000, instances)).max(axis=1).mean()
+    assert expected_maximum(instances) == pytest.approx(drawn, rel=0.05)
+    assert expected_maximum(1) == 0.0
+
+
+@pytest.mark.parametrize("rows", [2_000, 20_000])
+def test_what_equal_numbers_of_rows_leave_uneven_is_as_the_formula_says(rows):
+    rng = np.random.default_rng(0)
+    found = []
+    for _ in range(200):
+        sums = rng.exponential(1.0, (8, rows // 8)).sum(axis=1)
+        found.append(sums.max() / sums.mean() - 1.0)
+    assert unevenness(1.0, rows, 8) == pytest.approx(np.mean(found), rel=0.1)
+
+
+def test_few_costly_rows_are_dealt_by_cost_and_the_figures_are_told():
+    decision = place(varied(), 8, rows=2_000)
+    assert decision.by_cost
+    assert 0.05 < decision.gain < decision.promised < 0.2
+    assert decision.reason.startswith("by cost")
+    assert "2,000 rows" in decision.reason
+
+
+def test_the_promise_falls_with_the_root_of_the_rows():
+    few, many = (place(varied(), 8, rows=rows).promised for rows in (2_000, 200_000))
+    assert few > 8.0 * many
+    assert varied().gain == pytest.approx(few, abs=0.02)  # the model says the same of its last batch
+
+
+def test_cheap_rows_and_wide_rows_go_out_evenly():
+    cheap = varied(mean_s=10e-6)
+    assert not place(cheap, 8, rows=100_000_000).by_cost
+    model = varied(mean_s=0.008)
+    assert place(model, 8, rows=2_000, row_bytes=100.0, slots=8).by_cost
+    assert not place(model, 8, rows=2_000, row_bytes=1e6, slots=8).by_cost
+
+
+def test_one_router_never_gets_100_million_rows_or_wide_ones():
+    giant = learnt(np.minimum(np.arange(10_000), 1), np.r_[0.3 / 0.7 * 9_999 * 1e-3, np.full(9_999, 1e-3)])
+    assert place(giant, 8, rows=10_000, row_bytes=100.0).one_router
+    assert not place(giant, 8, rows=10_000, row_bytes=1e6).one_router
+    assert not place(giant, 8, rows=10_000, row_bytes=None).one_router
+    assert not place(varied(), 8, rows=100_000_000, row_bytes=100.0).one_router
+
+
+def test_constant_costs_and_what_is_not_known_go_out_evenly():
+    assert not place(alike(), 8, rows=2_000).by_cost
+    assert not place(CostModel(("key",)), 8, rows=2_000).by_cost
+    assert not place(varied(), 8, rows=None).by_cost
+    assert not place(varied(), 1, rows=2_000).by_cost
+    with pytest.raises(InvalidParameter, match="got 0"):
+        place(varied(), 0, rows=2_000)
+
+
+def test_short_rows_first_may_take_what_the_batch_time_does_not_gain():
+    model = varied(mean_s=0.0004)
+    options = {"rows": 400_000, "slots": 8}
+    assert "short rows first" in place(model, 8, objective="completion", **options).reason
+    assert place(model, 8, objective="completion", **options).by_cost
+    assert not place(model, 8, objective="batch-time", **options).by_cost
+
+
+def test_more_routers_leave_more_over():
+    model = varied(rows=500)
+    few, many = (place(model, 8, rows=500, partitions=routers).cost_s for routers in (1, 32))
+    assert few < many
+
+
+def test_the_rows_of_the_last_batch_are_remembered_saved_and_merged():
+    model = varied(rows=700)
+    assert model.batch_rows == 700
+    assert CostModel.from_json(model.to_json()).batch_rows == model.copy().batch_rows == 700
+    assert varied(rows=300).merge(model).batch_rows == 700
