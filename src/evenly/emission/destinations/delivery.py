@@ -21,7 +21,7 @@ class Pacing:
     """How a task takes part in the scheduling of its machine's link: options of `Outgoing`, checked, and the time limit."""
 
     link: str = "default"
-    policy: str | Emission = "lbf"
+    policy: str | Emission = UNSCHEDULED
     interval_ms: float = 10.0
     capacity: int = 10_000
     timeout_s: float = 30.0
