@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -35,10 +36,10 @@ def source(spark, tmp_path):
     """Files of unequal size: another number of parts puts other files together."""
     folder = str(tmp_path / "in")
     ends = [0, 10, 50, 120, 130, 220, 300, ROWS]
-    for start, end in zip(ends, ends[1:], strict=False):
-        spark.range(start, end, numPartitions=1).select(F.concat(F.lit("row "), "id").alias("text")).write.mode("append").parquet(
-            folder
-        )
+    for start, end in pairwise(ends):
+        spark.range(start, end, numPartitions=1).select(F.concat(F.lit("row "), "id").alias("text")).write.mode(
+            "append"
+        ).parquet(folder)
     return folder
 
 
@@ -175,7 +176,7 @@ def test_a_named_run_is_repeated_as_the_same_on_any_number_of_cores(spark, sourc
     assert len({row[:4] for row in came}) == len(set(came)) == len(without_doubles(came)) == ROWS
     with pytest.raises(CheckpointMismatch, match="begun by the sender 'nightly'"):
         evenly.send(spark.range(1), to=print, sender="other", batch=7, checkpoint=tmp_path / "kept")
-    with pytest.raises(InvalidParameter, match="sender='nightly' names a run .* give checkpoint="):
+    with pytest.raises(InvalidParameter, match=r"sender='nightly' names a run .* give checkpoint="):
         evenly.send(spark.range(1), to=print, sender="nightly")
 
 

@@ -55,7 +55,9 @@ def attach(path: Path, interval_ns: int, policy: Emission) -> tuple[Agent, int] 
         else:
             raise LinkUnavailable(f"{path} is made and removed again and again: another process must stop doing so")
         if place == FULL:
-            _LOG.warning("all %d places of the link %s are taken: this queue sends without waiting for its turn", MOST_QUEUES, path)
+            _LOG.warning(
+                "all %d places of the link %s are taken: this queue sends without waiting for its turn", MOST_QUEUES, path
+            )
             return None
         if (segment.policy, segment.interval_ns) != (policy.name, interval_ns):
             _LOG.warning(

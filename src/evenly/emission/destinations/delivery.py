@@ -117,7 +117,9 @@ def _told(failed: SendFailed, to: Destination, pacing: Pacing) -> EvenlyError:
     if isinstance(cause, EvenlyError):
         return cause
     if isinstance(cause, TimeoutError):
-        return DestinationFailed(f"{to} hangs: a row has been on its way for more than {pacing.timeout_s * (to.limits or 1):g} s")
+        return DestinationFailed(
+            f"{to} hangs: a row has been on its way for more than {pacing.timeout_s * (to.limits or 1):g} s"
+        )
     return failed
 
 

@@ -36,9 +36,9 @@ class HttpPost:
     rows it has; Idempotency-Key is all of that in one. The body is the row, or with `rows_at_once` above 1 the rows with a
     line break after each.
 
-    A request and its answer have the time limit together, however slowly they move. One that is answered with 429, 502, 503 or 504
-    is made again after what Retry-After says, or after pauses that grow from 0.1 to 10 s, for `retry_for_s` at most. Redirects are
-    not followed. Of the url, messages have neither query nor credentials.
+    A request and its answer have the time limit together, however slowly they move. One that is answered with 429, 502, 503
+    or 504 is made again after what Retry-After says, or after pauses that grow from 0.1 to 10 s, for `retry_for_s` at most.
+    Redirects are not followed. Of the url, messages have neither query nor credentials.
 
     Parameters: `url`, http or https; `headers`: more headers, such as Authorization; `rows_at_once`: 1 to 100,000;
     `retry_for_s`: 0 (never again) to 86,400.
@@ -59,7 +59,8 @@ class HttpPost:
             good = False
         if not good:
             raise InvalidParameter(
-                f"url must be like http://host:8080/path or https://…, in ASCII, with credentials in headers=, got {_shown(self.url)!r}"
+                "url must be like http://host:8080/path or https://…, in ASCII, with credentials in headers=, "
+                f"got {_shown(self.url)!r}"
             )
         at_once, retry_s = self.rows_at_once, self.retry_for_s
         if isinstance(at_once, bool) or not isinstance(at_once, int) or not 1 <= at_once <= _MOST_ROWS:

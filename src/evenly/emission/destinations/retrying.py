@@ -14,8 +14,8 @@ _JITTER = random.Random()  # noqa: S311 - so that tasks that were refused togeth
 def pause_s(refusals: int, retry_after: str | None, now_s: float, *, jitter: float | None = None) -> float:
     """How long to wait after that many refusals, 1 and more: what the header Retry-After says, or twice as long each time.
 
-    `now_s` is the time since 1970; `jitter`, from 0 to 1, is drawn unless told: it adds up to a tenth to what a server asked for,
-    and takes up to half from what we chose.
+    `now_s` is the time since 1970; `jitter`, from 0 to 1, is drawn unless told: it adds up to a tenth to what a server asked
+    for, and takes up to half from what we chose.
 
     >>> pause_s(1, None, 0.0, jitter=0.0), pause_s(3, None, 0.0, jitter=1.0), pause_s(99, None, 0.0, jitter=0.0)
     (0.1, 0.2, 10.0)

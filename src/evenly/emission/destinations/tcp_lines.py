@@ -71,7 +71,7 @@ class _Lines:
         self._sent = 0
         self._told, self._heard = 0, b""
         self._socket = until_accepted(lambda left_s: socket.create_connection((to.host, to.port), left_s), timeout_s, str(to))
-        self._socket.setblocking(False)
+        self._socket.settimeout(0.0)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, to.buffer_bytes)
         self._alive_s, self._unconfirmed = 0.0, 0

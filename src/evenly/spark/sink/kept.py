@@ -3,9 +3,9 @@
     <checkpoint>/sending/17/…      the bodies of batch 17, each with the partition and the number that it is sent under
     <checkpoint>/sending/17.json   the sender, and the name and length of every file above: from now on this is batch 17
 
-Nothing leaves before the second file is there, and everything is sent from the first. So a batch that is run again is sent as the
-same rows under the same identities, whatever has changed since: the cores that Spark cuts its input by, settings, the release
-of Spark, or an input that gives other rows, or the same in another order, when it is computed again.
+Nothing leaves before the second file is there, and everything is sent from the first. So a batch that is run again is sent as
+the same rows under the same identities, whatever has changed since: the cores that Spark cuts its input by, settings, the
+release of Spark, or an input that gives other rows, or the same in another order, when it is computed again.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class KeptBatches:
         kept = sorted(int(name.removesuffix(_SUFFIX)) for name in self._folder.names() if name.endswith(_SUFFIX))
         if self._in_turn and kept and kept[-1] > batch:
             raise CheckpointMismatch(
-                f"batch {batch} is to be sent after batch {kept[-1]}, and how it was cut when it was sent first is not known any "
-                f"more ({self._folder.path}): start with a new checkpoint and, if you name it, a new sender"
+                f"batch {batch} is to be sent after batch {kept[-1]}, and how it was cut when it was sent first is not known "
+                f"any more ({self._folder.path}): start with a new checkpoint and, if you name it, a new sender"
             )
         identity = F.lpad(F.hex(F.monotonically_increasing_id()), _DIGITS, "0")
         body = F.replace(F.base64(BODY), F.lit("\r\n"), F.lit(""))
@@ -82,8 +82,8 @@ class KeptBatches:
         found = self._folder.child(str(batch)).sizes_bytes()
         if told["files"] != {name: size for name, size in found.items() if not name.startswith("_")}:
             raise DamagedData(
-                f"the rows of batch {batch} in {self._path(batch)} are not those that were kept there: some may have been sent, "
-                "so they are not made anew; restore them"
+                f"the rows of batch {batch} in {self._path(batch)} are not those that were kept there: some may have been "
+                "sent, so they are not made anew; restore them"
             )
 
     def _path(self, batch: int) -> str:

@@ -45,15 +45,15 @@ def send_stream(
 
     Every batch is sent as `send` does it, with its guarantees and its options; the next begins when the destination has all of
     it. `sender` is the query's id unless told, which is kept in the checkpoint, and `batch` the number of the batch. A batch is
-    written into the folder `sending` of the checkpoint before its first row leaves, and sent from there. So one that is run again
-    after a failure or a restart is sent as the same rows with the same identities, on any number of cores.
+    written into the folder `sending` of the checkpoint before its first row leaves, and sent from there. So one that is run
+    again after a failure or a restart is sent as the same rows with the same identities, on any number of cores.
     A destination that fails ends the query, once Spark has run the task as often as it is set to; start it again.
 
     - `trigger`: what `DataStreamWriter.trigger` takes, such as {"availableNow": True} or {"processingTime": "1 second"}.
     - `output_mode`: that of `DataStreamWriter`, for aggregates.
     - `sender`: a name for this checkpoint alone. A new checkpoint begins with batch 0 again: give it a new name too.
-    - `repeatable`: False to write nothing first. Each start of the query then has a sender of its own (the name, a dot and twelve
-      random characters): a batch that is run again comes twice, and a receiver cannot tell. Nothing is lost.
+    - `repeatable`: False to write nothing first. Each start of the query then has a sender of its own (the name, a dot and
+      twelve random characters): a batch that is run again comes twice, and a receiver cannot tell. Nothing is lost.
     """
     spark = rows.sparkSession
     if not rows.isStreaming:

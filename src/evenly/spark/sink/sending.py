@@ -100,7 +100,9 @@ def _as_kept(batches: Batches, _: int) -> Iterator[tuple[int, Iterator[bytes]]]:
 def _consecutive(rows: Iterator[tuple[int, bytes]], partition: int) -> Iterator[bytes]:
     for number, (identity, body) in enumerate(rows):
         if identity != (partition << NUMBER_BITS) + number:
-            raise DamagedData(f"row {number} of partition {partition} is not in its place in the files that were kept: restore them")
+            raise DamagedData(
+                f"row {number} of partition {partition} is not in its place in the files that were kept: restore them"
+            )
         yield body
 
 
