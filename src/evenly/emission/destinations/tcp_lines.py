@@ -119,12 +119,14 @@ class _Lines:
 
     def _write(self, lines: memoryview) -> None:
         """Hand all bytes to the kernel, and read what comes meanwhile: a receiver that cannot answer does not read either."""
-        self._alive_s, self._unconfirmed = time.monotonic(), self._unsent()
+        held_up = False
         while lines:
             try:
                 lines = lines[self._socket.send(lines) :]
-                self._alive_s = time.monotonic()
+                held_up = False
             except BlockingIOError:
+                if not held_up:
+                    held_up, self._alive_s, self._unconfirmed = True, time.monotonic(), self._unsent()
                 self._wait(writing=True)
 
     def _wait(self, *, writing: bool) -> None:

@@ -41,7 +41,7 @@ def send_stream(
 ) -> StreamingQuery:
     """Start a streaming query that sends every row to a destination outside Spark.
 
-        evenly.send_stream(rows, to=evenly.TcpLines("collector", 9000), checkpoint="/data/to-collector", link="eth0")
+        evenly.send_stream(rows, to=evenly.TcpLines("collector", 9000), checkpoint="/data/to-collector")
 
     Every batch is sent as `send` does it, with its guarantees and its options; the next begins when the destination has all of
     it. `sender` is the query's id unless told, which is kept in the checkpoint, and `batch` the number of the batch. A batch is
