@@ -119,13 +119,13 @@ def test_whoever_is_killed_every_row_arrives_and_order_holds(driver, receiver, v
 
 
 def test_a_query_killed_and_started_again_on_other_cores_sends_every_row_once(receiver, tmp_path):
-    """kill -9 of the driver and all of its workers in the midst of a batch, twice; a receiver that drops doubles has all."""
+    """kill -9 of the driver and all of its workers in the midst of a batch; a receiver that drops doubles has all."""
     ends = [0, 100, 900, 1_100, 1_700, 1_750, ROWS]
     (tmp_path / "in").mkdir()
     for start, end in pairwise(ends):
         pq.write_table(pa.table({"text": [f"row {n}" for n in range(start, end)]}), tmp_path / "in" / f"{start}.parquet")
     environment = {**os.environ, "PYTHONWARNINGS": "ignore", "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-    for slots, taken in ((1, 300), (3, 1_300), (5, None)):
+    for slots, taken in ((1, 300), (3, None)):
         command = [sys.executable, str(STREAM), str(receiver.port), str(tmp_path), str(slots)]
         with subprocess.Popen(command, stderr=subprocess.DEVNULL, env=environment, start_new_session=True) as query:
             if taken is None:
