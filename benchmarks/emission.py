@@ -1,11 +1,13 @@
 """What the agent of a link costs, how fast a dead leader is replaced, and what a queue carries, with real processes.
 
 python benchmarks/emission.py [--processes 1,8,64] [--interval-ms 10] [--seconds 5] [--kills 20] [--json]
+python benchmarks/emission.py --requests 60 [--answer-ms 20] [--json]
 
 Cost is processor time in % of one core, read from the kernel: of the leading agent's thread, of all agents' threads, and of
 the processes as a whole. `idle`: every process has an open queue and nothing to send; `waiting`: every process always has
 tuples, and sending one takes 1 ms of waiting, no processor time. With the policy "none" all send at the same time, so
-there the processes do more work.
+there the processes do more work. `--requests` measures something else: 8 processes, each with that many HTTP requests to a
+server that answers after `--answer-ms`, without a policy and with each.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -29,6 +32,8 @@ from rich.console import Console
 from rich.table import Table
 
 import evenly
+from evenly.emission.destinations import HttpPost
+from evenly.emission.destinations.delivery import Pacing, Partition, deliver
 from evenly.emission.links import look
 from evenly.emission.outgoing import UNSCHEDULED, Outgoing
 
@@ -149,6 +154,67 @@ def carried(policy: str, tuples: int = 50_000) -> float:
         return tuples / (time.perf_counter() - began)
 
 
+class Slow(BaseHTTPRequestHandler):
+    """Answers every request, after a while."""
+
+    protocol_version = "HTTP/1.1"
+    after_s = 0.02
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        time.sleep(self.after_s)
+        self.send_response(200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Be quiet."""
+
+
+def serve(ends: Connection, after_s: float) -> None:
+    """A server in a process of its own."""
+    Slow.after_s = after_s
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Slow)
+    ends.send(server.server_port)
+    server.serve_forever()
+
+
+def requester(ends: Connection, port: int, policy: str, number: int, requests: int) -> None:
+    """A task that makes requests one after the other."""
+    ends.send("ready")
+    ends.recv()
+    pacing = Pacing(f"bench.{port}.{policy}", policy)
+    deliver((b"{}" for _ in range(requests)), HttpPost(f"http://127.0.0.1:{port}/"), Partition("bench", 0, number), pacing)
+    ends.send("done")
+
+
+def requests_per_s(policy: str, requests: int, answer_ms: float, tasks: int = 8) -> float:
+    """Of all tasks together."""
+    ours, theirs = FORKED.Pipe()
+    server = FORKED.Process(target=serve, args=(theirs, answer_ms / 1e3), daemon=True)
+    server.start()
+    port = ours.recv()
+    ends, processes = [], []
+    for number in range(tasks):
+        one, other = FORKED.Pipe()
+        processes.append(FORKED.Process(target=requester, args=(other, port, policy, number, requests)))
+        processes[-1].start()
+        ends.append(one)
+    for end in ends:
+        end.recv()
+    began = time.perf_counter()
+    for end in ends:
+        end.send("go")
+    for end in ends:
+        end.recv()
+    took_s = time.perf_counter() - began
+    for process in processes:
+        process.join()
+    server.terminate()
+    server.join()
+    return tasks * requests / took_s
+
+
 def _nothing(_: bytes) -> None:
     """Send nowhere."""
 
@@ -164,9 +230,22 @@ def main() -> None:
     parser.add_argument("--interval-ms", type=float, default=10.0)
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--requests", type=int, help="measure this many HTTP requests of each of 8 processes, and nothing else")
+    parser.add_argument("--answer-ms", type=float, default=20.0)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     rows: list[dict[str, object]] = []
+    if options.requests is not None:
+        for policy in (UNSCHEDULED, "lbf", "fcfs", "skipping-rr"):
+            found = requests_per_s(policy, options.requests, options.answer_ms)
+            rows.append({"series": "requests", "emission": policy, "answer_ms": options.answer_ms, "requests_per_s": found})
+            if not options.json:
+                print(f"8 tasks, an answer after {options.answer_ms:g} ms, policy {policy}: {found:.0f} requests/s")
+        if options.json:
+            print(
+                json.dumps({"command": "emission", "version": evenly.__version__, "parameters": vars(options), "results": rows})
+            )
+        return
     for count in (int(text) for text in options.processes.split(",")):
         for busy in (False, True):
             with_, without = (

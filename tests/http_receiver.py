@@ -5,13 +5,14 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 class HttpReceiver(ThreadingHTTPServer):
-    """`answer(rows so far)` gives the status of each request; None leaves it without an answer."""
+    """`answer(rows so far)` gives the status of each request, None leaves it without one; `headers` go with every answer."""
 
     daemon_threads = True
 
-    def __init__(self, answer=lambda _: 200):
+    def __init__(self, answer=lambda _: 200, headers=None):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.answer, self.requests, self.mutex, self.ended = answer, [], threading.Lock(), threading.Event()
+        self.headers, self.told, self.answered = headers or {}, b"no room", 0
         threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
 
     @property
@@ -39,15 +40,18 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers["Content-Length"]))
         with self.server.mutex:
             status = self.server.answer(len(self.server.requests))
+            self.server.answered += 1
             if status is not None and 200 <= status < 300:
                 self.server.requests.append((self.headers, body))
         if status is None:
             self.server.ended.wait(60.0)
             self.close_connection = True
             return
-        told = b"" if status < 300 else b"no room"
+        told = b"" if status < 300 else self.server.told
         self.send_response(status)
         self.send_header("Content-Length", str(len(told)))
+        for name, value in self.server.headers.items():
+            self.send_header(name, value)
         self.end_headers()
         self.wfile.write(told)
 

@@ -103,10 +103,6 @@ class LinkUnavailable(EvenlyError, OSError):
     """The shared memory of a link cannot be made or joined."""
 
 
-class LinkMismatch(EvenlyError, ValueError):
-    """A link that other processes lead with another policy or interval."""
-
-
 class SendFailed(EvenlyError, RuntimeError):
     """Tuples of an outgoing queue that were not sent, or not in time."""
 

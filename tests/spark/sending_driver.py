@@ -26,9 +26,9 @@ def main(port: int) -> None:
         link, rows = line.split()
         df = spark.range(int(rows), numPartitions=PARTITIONS).select(F.concat(F.lit("row "), "id").alias("text"))
         to = evenly.TcpLines("127.0.0.1", port, buffer_bytes=4_096)
-        sent = evenly.send(df, to=to, link=link, interval_ms=20.0, timeout_s=60.0, sender=link)
-        told = [(task.partition, task.rows, task.attempt) for task in sent.tasks]
-        sys.stdout.write(json.dumps(told) + "\n")
+        sent = evenly.send(df, to=to, link=link, policy="lbf", interval_ms=20.0, timeout_s=60.0)
+        tasks = [(task.partition, task.rows, task.attempt) for task in sent.tasks]
+        sys.stdout.write(json.dumps([sent.sender, tasks]) + "\n")
         sys.stdout.flush()
     spark.stop()
 

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 
 import evenly
 from evenly.errors import DestinationFailed, InvalidParameter, StreamingMismatch, UnknownColumn
+from evenly.spark.sink.encoding import bodies
 from http_receiver import HttpReceiver
 from line_receiver import LineReceiver, check_at_least_once_in_order
 
@@ -38,11 +39,11 @@ def by_partition(df):
 def test_every_row_is_sent_once_in_the_order_of_its_partition(spark, link, policy):
     df = texts(spark)
     with LineReceiver() as receiver:
-        sent = evenly.send(df, to=evenly.TcpLines("127.0.0.1", receiver.port), link=link, policy=policy, sender="s")
+        sent = evenly.send(df, to=evenly.TcpLines("127.0.0.1", receiver.port), link=link, policy=policy)
         rows = receiver.rows()
     assert len(rows) == sent.rows == 600
     check_at_least_once_in_order(rows, by_partition(df))
-    assert {row[0] for row in rows} == {"s"}
+    assert {row[0] for row in rows} == {sent.sender}
     assert [(task.partition, task.rows, task.attempt) for task in sent.tasks] == [(p, 150, 0) for p in range(4)]
 
 
@@ -51,8 +52,46 @@ def test_rows_of_several_columns_are_sent_as_json(spark, link):
     with HttpReceiver() as receiver:
         sent = evenly.send(df.coalesce(1), to=evenly.HttpPost(receiver.url), link=link)
         bodies = [json.loads(body) for *_, body in receiver.rows()]
-    assert bodies == [{"id": 1, "text": "a\n", "data": "eA=="}, {"id": 2, "text": "ü", "data": "eQ==", "share": 0.5}]
+    assert bodies == [
+        {"id": 1, "text": "a\n", "data": "eA==", "share": None},
+        {"id": 2, "text": "ü", "data": "eQ==", "share": 0.5},
+    ]
     assert (sent.rows, sent.batch, len(sent.sender)) == (2, 0, 32)
+
+
+@pytest.mark.parametrize(
+    ("expression", "told"),
+    [
+        ("timestamp'2020-01-01 00:00:00.123456'", '"2020-01-01T00:00:00.123456Z"'),
+        ("timestamp_ntz'2020-01-01 00:00:00.123456'", '"2020-01-01T00:00:00.123456"'),
+        ("array(timestamp'2020-01-01 00:00:00.000001', null)", '["2020-01-01T00:00:00.000001Z",null]'),
+        ("named_struct('x', cast(null as int), 'y', time'12:00:00.123456')", '{"x":null,"y":"12:00:00.123456"}'),
+        ("map('k', cast(null as int))", '{"k":null}'),
+        ("cast(null as struct<x: int>)", "null"),
+        ("date'2020-01-01'", '"2020-01-01"'),
+        ("cast(1.10 as decimal(10, 2))", "1.10"),
+        ("X'00ff'", '"AP8="'),
+        ("double('NaN')", '"NaN"'),
+        ("float('-Infinity')", '"-Infinity"'),
+    ],
+)
+def test_json_has_all_of_a_value(spark, expression, told):
+    (row,) = bodies(spark.sql(f"select 1 as id, {expression} as v"), None).collect()
+    assert row.body.decode() == f'{{"id":1,"v":{told}}}'
+
+
+def test_json_says_the_offset_of_the_sessions_time_zone_to_the_second(spark):
+    spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
+    try:
+        df = spark.sql("select 1 as id, timestamp'2020-07-01 12:00:00.5' as now, timestamp'1850-01-01 00:00:00' as old")
+        (row,) = bodies(df, None).collect()
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+    assert json.loads(row.body) == {
+        "id": 1,
+        "now": "2020-07-01T12:00:00.500000+02:00",
+        "old": "1850-01-01T00:00:00.000000+00:53:28",
+    }
 
 
 def test_a_named_column_is_sent_as_it_is_and_null_as_nothing(spark, link):
@@ -68,9 +107,9 @@ def test_a_function_is_called_with_every_row(spark, link, tmp_path):
     def keep(row):
         Path(folder, f"{row.sender}-{row.batch}-{row.partition}-{row.number}").write_bytes(row.body)
 
-    evenly.send(texts(spark, 20, 2), to=keep, link=link, sender="me", batch=5)
-    assert {path.name for path in tmp_path.iterdir()} == {f"me-5-{p}-{n}" for p in range(2) for n in range(10)}
-    assert (tmp_path / "me-5-1-3").read_text() == "row 13"
+    me = evenly.send(texts(spark, 20, 2), to=keep, link=link, batch=5).sender
+    assert {path.name for path in tmp_path.iterdir()} == {f"{me}-5-{p}-{n}" for p in range(2) for n in range(10)}
+    assert (tmp_path / f"{me}-5-1-3").read_text() == "row 13"
 
 
 def test_rows_out_of_a_shuffle_have_the_same_numbers_when_they_are_sent_again(spark, link):
@@ -81,8 +120,8 @@ def test_rows_out_of_a_shuffle_have_the_same_numbers_when_they_are_sent_again(sp
         df = spark.range(600, numPartitions=4).select(slow("id", F.lit(first)).alias("id"))
         placed = df.repartition(3, "id").select(F.col("id").cast("string").alias("text"))
         with LineReceiver() as receiver:
-            evenly.send(placed, to=evenly.TcpLines("127.0.0.1", receiver.port), link=link, sender="same", timeout_s=60)
-            came.append(sorted(receiver.rows()))
+            evenly.send(placed, to=evenly.TcpLines("127.0.0.1", receiver.port), link=link, timeout_s=60)
+            came.append(sorted(row[1:] for row in receiver.rows()))
     assert len(came[0]) == 600
     assert came[0] == came[1]
 
@@ -142,9 +181,9 @@ def test_a_function_that_fails_or_hangs_fails_the_job_with_one_clear_error(spark
 )
 def test_bad_input_is_refused_before_anything_runs(spark, options, error, told):
     stream = spark.readStream.format("rate").load().select(F.col("value").cast("string").alias("text"))
-    for act, rows, more in ((evenly.send, texts(spark), {}), (evenly.send_stream, stream, {"checkpoint": "never-made"})):
+    for act, rows in ((evenly.send, texts(spark)), (evenly.send_stream, stream)):
         with pytest.raises(error, match=told):
-            act(rows, **{"to": print, **more, **options})
+            act(rows, **{"to": print, "checkpoint": "never-made", **options})
     assert not Path("never-made").exists()
 
 
@@ -188,8 +227,8 @@ def test_a_streaming_query_that_starts_again_sends_its_batch_again_with_the_same
         query.awaitTermination(120)
         return query
 
-    with HttpReceiver(lambda before: 503 if before >= 70 else 200) as full:
-        with pytest.raises(StreamingQueryException, match=r"answered 503 .* to row 20 of partition 0, batch 1"):
+    with HttpReceiver(lambda before: 507 if before >= 70 else 200) as full:
+        with pytest.raises(StreamingQueryException, match=r"answered 507 .* to row 20 of partition 0, batch 1"):
             run(full.url)
         first = full.rows()
     assert len(first) == 70
@@ -216,7 +255,7 @@ def test_a_streaming_aggregate_is_sent_in_an_order_that_can_be_repeated(spark, l
             to=evenly.HttpPost(receiver.url, rows_at_once=3),
             checkpoint=tmp_path / "checkpoint",
             link=link,
-            sender="counts",
+            repeatable=False,
             trigger={"availableNow": True},
             output_mode="update",
         )

@@ -5,14 +5,18 @@ from __future__ import annotations
 import socket
 import threading
 import time
+import traceback
 import uuid
+from contextlib import suppress
 
 import pytest
 
 from evenly.emission.destinations import HttpPost, NumberedRow, OwnFunction, TcpLines
+from evenly.emission.destinations.deadline import DeadlineSocket
 from evenly.emission.destinations.delivery import Delivered, Pacing, Partition, deliver, destination_of
+from evenly.emission.destinations.retrying import pause_s
 from evenly.emission.outgoing import Outgoing
-from evenly.errors import DestinationFailed, InvalidParameter, LinkMismatch, SendFailed
+from evenly.errors import DestinationFailed, InvalidParameter, SendFailed
 from http_receiver import HttpReceiver
 from line_receiver import LineReceiver, check_at_least_once_in_order
 from waiting import until
@@ -182,6 +186,43 @@ def test_a_wrong_acknowledgement_fails_the_delivery(pacing, answer, told):
         deliver(BODIES, TcpLines("127.0.0.1", answering(answer)), PARTITION, pacing(2.0))
 
 
+def test_a_receiver_that_acknowledges_each_line_and_reads_no_further_before_is_no_deadlock(pacing):
+    """Small buffers on both sides: its answers fill them long before the rows end."""
+    rows = 60_000
+
+    def acknowledge_each(taken):
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
+        with taken.makefile("rb") as lines:
+            for count, _ in enumerate(lines, 1):
+                taken.sendall(b"%19d\n" % count)
+
+    with raw_server(acknowledge_each) as server:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        to = TcpLines("127.0.0.1", server.getsockname()[1], rows_at_once=1_000, buffer_bytes=4_096)
+        assert deliver((b"x" for _ in range(rows)), to, PARTITION, pacing(5.0)).rows == rows
+
+
+def test_a_receiver_that_says_it_has_more_than_was_sent_fails_the_delivery(pacing):
+    with pytest.raises(DestinationFailed, match="it says that it has 251, more than were sent on this connection"):
+        deliver(BODIES, TcpLines("127.0.0.1", answering(b"251\n")), PARTITION, pacing())
+
+
+def test_one_large_write_to_a_slow_receiver_is_not_called_hanging(pacing):
+    """It takes in 4 MB within some four time limits, and a part of it within each."""
+
+    def slowly(taken):
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
+        count = 0
+        while data := taken.recv(65_536):
+            count += data.count(b"\n")
+            time.sleep(0.03)
+        taken.sendall(b"%d\n" % count)
+
+    with raw_server(slowly) as server:
+        to = TcpLines("127.0.0.1", server.getsockname()[1], rows_at_once=4_000)
+        assert deliver((b"x" * 1_000 for _ in range(4_000)), to, PARTITION, pacing(0.5)).rows == 4_000
+
+
 def test_a_slow_receiver_has_its_time_as_long_as_it_gives_signs(pacing):
     """It takes 2 s for all lines, with a limit of 1 s: every acknowledgement of a part is a sign."""
     with LineReceiver(each_s=0.008) as receiver:
@@ -196,6 +237,149 @@ def test_a_request_without_an_answer_fails_the_delivery(pacing):
         ):
             deliver(BODIES, HttpPost(receiver.url), PARTITION, pacing(QUICK_S))
         assert [row[3] for row in receiver.rows()] == [0, 1, 2]
+
+
+def raw_server(handle):
+    """A server that does what `handle` does with each connection."""
+    server = socket.create_server(("127.0.0.1", 0))
+
+    def serve():
+        with suppress(OSError):
+            while True:
+                taken, _ = server.accept()
+                threading.Thread(target=one, args=(taken,), daemon=True).start()
+
+    def one(taken):
+        with suppress(OSError), taken:
+            handle(taken)
+
+    threading.Thread(target=serve, daemon=True).start()
+    return server
+
+
+@pytest.mark.parametrize("beginning", [b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n", b"HTTP/1.1 200 OK\r\nX: "])
+def test_an_answer_that_drips_does_not_outlive_the_time_limit(pacing, beginning):
+    """Bytes come 20 times within each limit; all of them would take 500 limits."""
+    dripped = []
+
+    def drip(taken):
+        taken.recv(65_536)
+        taken.sendall(beginning)
+        for _ in range(10_000):
+            taken.sendall(b"x")
+            dripped.append(1)
+            time.sleep(0.05)
+
+    with raw_server(drip) as server, pytest.raises(DestinationFailed, match="no answer within 1 s to row 0"):
+        deliver(BODIES, HttpPost(f"http://127.0.0.1:{server.getsockname()[1]}/"), PARTITION, pacing(1.0))
+    assert 1 <= len(dripped) < 60
+
+
+def test_a_deadline_holds_for_all_calls_together():
+    """On a clock of the test's own: it is not the wall clock that decides."""
+    now, (ours, theirs) = [0.0], socket.socketpair()
+    connected = DeadlineSocket(ours, lambda: now[0])
+    connected.until(10.0)
+    with ours, theirs, connected.makefile("rb") as reader:
+        for now[0] in (0.0, 4.0, 9.0):
+            theirs.sendall(b"x")
+            assert reader.read(1) == b"x"
+        now[0] = 10.0
+        theirs.sendall(b"x")
+        with pytest.raises(TimeoutError):
+            reader.read(1)
+        with pytest.raises(TimeoutError):
+            connected.sendall(b"y")
+
+
+def test_an_answer_with_connection_close_is_read_whole(pacing):
+    def close(taken):
+        taken.recv(65_536)
+        taken.sendall(b"HTTP/1.1 400 Bad\r\nConnection: close\r\nContent-Length: 9\r\n\r\n")
+        taken.sendall(b"not today")
+
+    with raw_server(close) as server, pytest.raises(DestinationFailed, match="answered 400 Bad: not today to row 0"):
+        deliver(BODIES, HttpPost(f"http://127.0.0.1:{server.getsockname()[1]}/"), PARTITION, pacing())
+
+
+@pytest.mark.parametrize("status", [429, 502, 503, 504])
+def test_a_busy_server_is_asked_again_and_gets_every_row_once(pacing, status):
+    refusing = iter([False] * 30 + [True, True] + [False] * 1_000)
+    with HttpReceiver(lambda _: status if next(refusing) else 200) as receiver:
+        deliver(BODIES, HttpPost(receiver.url), PARTITION, pacing())
+        assert receiver.rows() == [("me", 7, 3, number, body) for number, body in enumerate(BODIES)]
+
+
+def test_a_server_that_stays_busy_fails_the_delivery_when_its_time_is_up(pacing):
+    with HttpReceiver(lambda _: 429, {"Retry-After": "3600"}) as receiver:
+        with pytest.raises(
+            DestinationFailed, match=r"answered 429 .* to row 0 .*, 1 times; the next would be due in 3[69]\d\d"
+        ):
+            deliver(BODIES, HttpPost(receiver.url, retry_for_s=2.0), PARTITION, pacing())
+        assert receiver.answered == 1, "it asked for an hour, and is not asked again sooner"
+    with HttpReceiver(lambda _: 503) as receiver:
+        with pytest.raises(DestinationFailed, match=r"answered 503 .*: no room to row 0 of partition 3, batch 7 of me$"):
+            deliver(BODIES, HttpPost(receiver.url, retry_for_s=0), PARTITION, pacing())
+        assert receiver.answered == 1
+
+
+def test_what_a_server_says_of_when_to_come_again_is_understood():
+    assert pause_s(5, "2", 0.0, jitter=0.0) == 2.0
+    assert pause_s(5, "2", 0.0, jitter=1.0) == pytest.approx(2.2)
+    assert pause_s(1, "Wed, 21 Oct 2015 07:28:30 GMT", 1_445_412_480.0, jitter=0.0) == 30.0
+    assert pause_s(1, "Wed, 21 Oct 2015 07:28:30 GMT", 2e9, jitter=0.0) == 0.0
+    assert [pause_s(n, told, 0.0, jitter=0.0) for n, told in ((1, None), (2, "soon"), (3, "-1"), (40, ""))] == [
+        0.1,
+        0.2,
+        0.4,
+        10.0,
+    ]
+    assert 0.05 <= pause_s(1, None, 0.0) <= 0.1
+
+
+def test_a_server_that_refuses_a_body_before_it_has_it_all_is_heard(pacing):
+    def refuse(taken):
+        taken.recv(1_000)
+        taken.sendall(b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 7\r\nConnection: close\r\n\r\ntoo big")
+        taken.shutdown(socket.SHUT_WR)
+
+    with (
+        raw_server(refuse) as server,
+        pytest.raises(DestinationFailed, match="answered 413 Content Too Large: too big to row 0"),
+    ):
+        deliver([bytes(20_000_000)], HttpPost(f"http://127.0.0.1:{server.getsockname()[1]}/"), PARTITION, pacing())
+
+
+def test_no_secret_of_a_url_is_told(pacing):
+    def everything(error):
+        return "".join(traceback.format_exception(error)) if error else ""
+
+    with HttpReceiver(lambda _: 301, {"Location": "https://u:hunter2@else/?token=hunter2"}) as receiver:
+        to = HttpPost(receiver.url + "?token=hunter2&a=b", {"Authorization": "Bearer hunter2"})
+        with pytest.raises(
+            DestinationFailed, match=r"/rows\?… answered 301 .*to https://…@else/\?…; redirects are not"
+        ) as redirected:
+            deliver(BODIES, to, PARTITION, pacing())
+        receiver.answer, receiver.told = (lambda _: 404), b"no such page: /rows?token=hunter2&a=b, hunter2"
+        with pytest.raises(DestinationFailed, match="no such page: /rows") as missing:
+            deliver(BODIES, to, PARTITION, pacing())
+    closed = HttpPost(f"http://127.0.0.1:{free_port()}/?token=hunter2")
+    with pytest.raises(DestinationFailed, match="refused connections") as refused:
+        deliver(BODIES, closed, PARTITION, pacing(QUICK_S))
+    told = [repr(to), str(to), *(everything(failed.value) for failed in (redirected, missing, refused))]
+    for url in (
+        "https://me:hunter2@h/x",
+        "https://me:a/hunter2?@h/x",
+        "me:hunter2@h",
+        "http://h:0/?k=hunter2",
+        "http://h/ ?k=hunter2",
+    ):
+        with pytest.raises(InvalidParameter) as wrong:
+            HttpPost(url)
+        told.append(str(wrong.value))
+    with pytest.raises(InvalidParameter) as wrong:
+        HttpPost("http://h/", {"Authorization": "hunter2\n"})
+    assert not [text for text in [*told, str(wrong.value)] if "hunter2" in text]
 
 
 def test_an_answer_that_is_not_2xx_fails_the_delivery(pacing):
@@ -249,15 +433,18 @@ def test_at_most_capacity_rows_are_read_ahead_of_the_destination(pacing):
     assert most[0] <= 5 + 2  # one is on its way, and one was read for the place that comes free
 
 
-def test_a_line_break_in_a_row_is_refused(pacing):
-    with LineReceiver() as receiver, pytest.raises(InvalidParameter, match=r"row 1 of partition 3.* has a line break"):
-        deliver([b"a", b"b\nc"], TcpLines("127.0.0.1", receiver.port), PARTITION, pacing())
+@pytest.mark.parametrize("end", [b"\n", b"\r", b"\r\n"])
+def test_a_line_break_in_a_row_is_refused(pacing, end):
+    with LineReceiver() as receiver:
+        with pytest.raises(InvalidParameter, match=r"row 1 of partition 3.* has a line break"):
+            deliver([b"a", b"b" + end + b"c"], TcpLines("127.0.0.1", receiver.port), PARTITION, pacing())
+        assert all(end not in line for line in receiver.lines)
 
 
-def test_a_link_led_with_another_policy_is_not_called_the_destinations_fault(pacing):
-    options = pacing()
-    with Outgoing(print, link=options.link, policy="fcfs"), pytest.raises(LinkMismatch):
-        deliver(BODIES, OwnFunction(print), PARTITION, options)
+def test_a_link_led_with_another_policy_serves(pacing):
+    options = pacing(policy="lbf")
+    with Outgoing(print, link=options.link, policy="fcfs"):
+        assert deliver(BODIES, OwnFunction(len), PARTITION, options).rows == 250
 
 
 @pytest.mark.parametrize(
@@ -272,7 +459,9 @@ def test_a_link_led_with_another_policy_is_not_called_the_destinations_fault(pac
         (lambda: HttpPost("http:///x"), "url must be like"),
         (lambda: HttpPost("http://me:secret@h/x"), "with credentials in headers="),
         (lambda: HttpPost("http://h/", rows_at_once=0), "rows_at_once must be"),
-        (lambda: HttpPost("http://h/", {"A": "x\r\nB: y"}), "header 'A' must be one line"),
+        (lambda: HttpPost("http://h/", {"A": "x\r\nB: y"}), "header 'A' must be one line of text$"),
+        (lambda: HttpPost("http://h/a b"), "in ASCII"),
+        (lambda: HttpPost("http://h/", retry_for_s=-1), "retry_for_s must be from 0 to 86,400, got -1"),
         (lambda: Pacing(policy="fastest"), "no emission policy 'fastest': choose from lbf"),
         (lambda: Pacing(policy=3), "policy must be a name or have name"),
         (lambda: Pacing(capacity=0), "capacity must be from 1 to .* got 0"),

@@ -31,7 +31,6 @@ BUILTIN = {
     errors.KeyTooHot: ValueError,
     errors.StreamingMismatch: ValueError,
     errors.LinkUnavailable: OSError,
-    errors.LinkMismatch: ValueError,
     errors.SendFailed: RuntimeError,
     errors.DestinationFailed: ConnectionError,
     errors.QueueClosed: ValueError,

@@ -258,7 +258,7 @@ def test_what_a_crashed_run_left_under_another_name_is_swept_away(senders, tmp_p
     crashed.kill()
     crashed.join()
     with Outgoing(lambda _: None, link="new", folder=tmp_path):
-        names = {path.name.split("-", 2)[2] for path in tmp_path.glob("*.link")}
+        names = {path.name.split("-", 3)[3] for path in tmp_path.glob("*.link")}
         assert names == {"new.link", "live.link"}
         assert sweep(tmp_path) == []
     finish(alive)

@@ -2,28 +2,54 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
 from evenly.emission import LBF
 from evenly.emission import segment as segments
+from evenly.emission.links import look
 from evenly.emission.outgoing import Outgoing
 from evenly.emission.segment import segment_path
-from evenly.errors import DamagedData, InvalidParameter, LinkMismatch, LinkUnavailable, QueueClosed, SendFailed
+from evenly.errors import DamagedData, InvalidParameter, LinkUnavailable, QueueClosed, SendFailed
 from waiting import PATIENT_S
 
 
-def test_two_agents_with_other_parameters_on_one_link_are_told_so(tmp_path):
+def test_the_first_decides_on_policy_and_interval_and_who_comes_later_is_told(tmp_path, caplog):
+    sent = []
     with Outgoing(print, link="m", folder=tmp_path, interval_ms=10.0):
-        with pytest.raises(LinkMismatch, match="policy 'lbf' and an interval of 10 ms, not 'fcfs' and 10 ms"):
-            Outgoing(print, link="m", folder=tmp_path, policy="fcfs", interval_ms=10.0)
-        with pytest.raises(LinkMismatch, match="not 'lbf' and 20 ms: use the same, or another link"):
-            Outgoing(print, link="m", folder=tmp_path, interval_ms=20.0)
+        with Outgoing(sent.append, link="m", folder=tmp_path, policy="fcfs", interval_ms=20.0) as later:
+            later.send(b"x")
+        assert look("m", tmp_path).policy == "lbf"
+    assert sent == [b"x"]
+    (told,) = [record.getMessage() for record in caplog.records]
+    assert told.endswith("is led with policy 'lbf' and an interval of 10 ms, which serve here too, not 'fcfs' and 20 ms")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("squat", ["link", "folder", "foreign"])
+def test_a_file_of_another_under_the_name_of_a_link_is_passed_by(tmp_path, squat):
+    path = segment_path("s", tmp_path)
+    if squat == "link":
+        path.symlink_to(tmp_path / "elsewhere")
+    elif squat == "folder":
+        path.mkdir()
+    elif os.getuid() != 0:
+        pytest.skip("only root can give a file away")
+    else:
+        path.touch()
+        os.chown(path, 12_345, 12_345)
+    sent = []
+    with Outgoing(sent.append, link="s", folder=tmp_path) as one, Outgoing(sent.append, link="s", folder=tmp_path) as two:
+        one.send(1)
+        two.send(2)
+        assert len(look("s", tmp_path).queues) == 2, "all who pass by meet"
+    assert sorted(sent) == [1, 2]
+    assert list(tmp_path.iterdir()) == [path], "and leave nothing but what was there"
 
 
 def test_a_file_that_is_not_evenlys_is_left_alone(tmp_path):
@@ -56,14 +82,25 @@ def test_a_folder_that_is_not_there_is_named(tmp_path):
         Outgoing(print, folder=tmp_path / "nowhere")
 
 
-def test_more_queues_than_a_link_has_places_are_refused(tmp_path, monkeypatch):
+def test_three_hundred_queues_share_a_link(tmp_path):
+    sent = []
+    with ExitStack() as opened:
+        queues = [opened.enter_context(Outgoing(sent.append, link="p", folder=tmp_path)) for _ in range(300)]
+        for number, queue in enumerate(queues):
+            queue.send(number)
+        assert len(look("p", tmp_path).queues) == 300
+    assert sorted(sent) == list(range(300))
+
+
+def test_a_queue_without_a_place_sends_and_says_so(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(segments, "MOST_QUEUES", 2)
-    with (
-        Outgoing(print, link="p", folder=tmp_path),
-        Outgoing(print, link="p", folder=tmp_path),
-        pytest.raises(LinkUnavailable, match="all 2 places"),
-    ):
-        Outgoing(print, link="p", folder=tmp_path)
+    sent = []
+    with Outgoing(print, link="p", folder=tmp_path), Outgoing(print, link="p", folder=tmp_path):
+        with Outgoing(sent.append, link="p", folder=tmp_path) as third:
+            third.send(b"x")
+        assert len(look("p", tmp_path).queues) == 2
+    assert sent == [b"x"]
+    assert "are taken: this queue sends without waiting" in caplog.text
 
 
 def test_whoever_opens_a_file_that_is_then_removed_starts_again(tmp_path):

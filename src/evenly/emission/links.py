@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import threading
 from contextlib import suppress
@@ -12,9 +13,26 @@ from typing import NamedTuple
 
 from evenly.emission.agent import Agent
 from evenly.emission.base import Emission
-from evenly.emission.segment import DUE_NS, IDLE, LEADER, PID, SENT, TERM, TICKS, TUPLES, Segment, segment_path
+from evenly.emission.catalogue import POLICIES, new_policy
+from evenly.emission.segment import (
+    DUE_NS,
+    FULL,
+    IDLE,
+    LEADER,
+    MOST_QUEUES,
+    PID,
+    SENT,
+    TERM,
+    TICKS,
+    TUPLES,
+    Segment,
+    own_path,
+    prefix,
+    segment_path,
+)
 from evenly.errors import EvenlyError, LinkUnavailable
 
+_LOG = logging.getLogger(__name__)
 _mutex = threading.RLock()
 _segments: dict[Path, Segment] = {}
 _agents: dict[Segment, Agent] = {}
@@ -23,21 +41,39 @@ _kept: list[object] = []
 _TRIES = 100
 
 
-def attach(path: Path, interval_ns: int, policy: Emission) -> tuple[Agent, int]:
-    """Register a queue on a link, and see to it that the link has a leader."""
+def attach(path: Path, interval_ns: int, policy: Emission) -> tuple[Agent, int] | None:
+    """Register a queue on a link, and see to it that the link has a leader; None if the link has no place left.
+
+    Whoever came first has chosen the policy and the interval, and they serve: no job fails because of another's settings.
+    """
     with _mutex:
         for _ in range(_TRIES):
-            segment = _opened(path)
+            segment = _opened(own_path(path))
             place = None if segment is None else segment.join(interval_ns, policy.name)
             if segment is not None and place is not None:
                 break
         else:
             raise LinkUnavailable(f"{path} is made and removed again and again: another process must stop doing so")
+        if place == FULL:
+            _LOG.warning(
+                "all %d places of the link %s are taken: this queue sends without waiting for its turn", MOST_QUEUES, path
+            )
+            return None
+        if (segment.policy, segment.interval_ns) != (policy.name, interval_ns):
+            _LOG.warning(
+                "the link %s is led with policy %r and an interval of %g ms, which serve here too, not %r and %g ms",
+                *(path, segment.policy, segment.interval_ns / 1e6, policy.name, interval_ns / 1e6),
+            )
         agent = _agents.get(segment)
         if agent is None:
-            agent = _agents[segment] = Agent(segment, policy, interval_ns)
+            agent = _agents[segment] = Agent(segment, _policy_of(segment, policy), segment.interval_ns)
             agent.start()
         return agent, place
+
+
+def _policy_of(segment: Segment, policy: Emission) -> Emission:
+    """The link's policy; a user's own that this process does not have is replaced by its own, should it ever lead."""
+    return policy if segment.policy == policy.name or segment.policy not in POLICIES else new_policy(segment.policy)
 
 
 def detach(agent: Agent, place: int) -> None:
@@ -76,7 +112,7 @@ class LinkState:
 
 def look(link: str, folder: str | os.PathLike[str] | None = None) -> LinkState | None:
     """The state of a link on this machine, None if nobody has it open."""
-    path = segment_path(link, folder)
+    path = own_path(segment_path(link, folder))
     with _mutex:
         segment = _opened(path, create=False)
         if segment is None:
@@ -109,7 +145,7 @@ def sweep(folder: Path) -> list[Path]:
     """Remove what crashed runs of this user left in a folder, and say what. Links in use are left alone."""
     removed = []
     with _mutex:
-        for path in sorted(folder.glob(f"evenly-{os.getuid()}-*.link")):
+        for path in sorted(folder.glob(f"{prefix()}*.link")):
             if path in _segments:
                 continue
             with suppress(EvenlyError, OSError):

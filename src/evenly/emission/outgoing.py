@@ -38,7 +38,8 @@ class Outgoing(Generic[T]):
             more is sent, and the next call on the queue raises SendFailed.
         link: the name of what is shared, such as "eth0".
         policy: a name of `evenly.emission.catalogue` or an Emission; "none" takes no part and sends at once.
-        interval_ms: τ, 1 to 60,000; the same for all processes of a link, as is the policy.
+        interval_ms: τ, 1 to 60,000. A link has one policy and one interval, those of the first queue on it; one that comes with
+            others is told so in the log. Of 2,048 queues on a link, those that come later send without waiting for their turn.
         capacity: tuples that may wait, at least 1; `send` blocks while there are as many.
         patience_ms: 10 intervals unless told.
         longest_wait_ms: 100 intervals unless told; then the queue sends for one interval whatever the policy says.
@@ -70,9 +71,7 @@ class Outgoing(Generic[T]):
         folder: str | os.PathLike[str] | None = None,
     ) -> None:
         interval_ns = int(checked_number(interval_ms, "interval_ms", 1.0, 60_000.0) * 1e6)
-        self._interval_ns = interval_ns
-        self._patience_ns = _nanoseconds(patience_ms, "patience_ms", 10 * interval_ns)
-        self._longest_ns = _nanoseconds(longest_wait_ms, "longest_wait_ms", 100 * interval_ns)
+        patience_ns, longest_ns = _nanoseconds(patience_ms, "patience_ms"), _nanoseconds(longest_wait_ms, "longest_wait_ms")
         self._limit_ns = None if limit_s is None else int(checked_number(limit_s, "limit_s", 1e-3, 1e6) * 1e9)
         self._began_ns = 0
         self._capacity = int(checked_number(capacity, "capacity", 1, 2**40))
@@ -87,14 +86,21 @@ class Outgoing(Generic[T]):
         self._error: BaseException | None = None
         self._closing = self._aborted = self._closed = False
         self._pid = os.getpid()
-        self._paced = policy != UNSCHEDULED
-        if self._paced:
+        joined = None
+        if policy != UNSCHEDULED:
             rules = new_policy(policy) if isinstance(policy, str) else policy
-            self._agent, self._place = attach(segment_path(link, folder), interval_ns, rules)
+            joined = attach(segment_path(link, folder), interval_ns, rules)
+        self._paced = joined is not None
+        if joined is not None:
+            self._agent, self._place = joined
+            interval_ns = self._agent.interval_ns
             self._header = self._agent.segment.header
             self._row = self._agent.segment.rows[self._place]
             self._row[SPEED] = speed
             self._signal = self._agent.segment.signal(self._place)
+        self._interval_ns = interval_ns
+        self._patience_ns = patience_ns or 10 * interval_ns
+        self._longest_ns = longest_ns or 100 * interval_ns
         self._thread = threading.Thread(target=self._pump, name=f"evenly outgoing on {link}", daemon=True)
         self._thread.start()
 
@@ -281,5 +287,5 @@ def checked_number(value: float, name: str, least: float, most: float) -> float:
     return value
 
 
-def _nanoseconds(value_ms: float | None, name: str, default_ns: int) -> int:
-    return default_ns if value_ms is None else int(checked_number(value_ms, name, 1.0, 1e9) * 1e6)
+def _nanoseconds(value_ms: float | None, name: str) -> int | None:
+    return None if value_ms is None else int(checked_number(value_ms, name, 1.0, 1e9) * 1e6)

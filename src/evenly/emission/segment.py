@@ -14,6 +14,7 @@ import fcntl
 import mmap
 import os
 import re
+import stat
 import sys
 import tempfile
 import time
@@ -22,21 +23,24 @@ from struct import Struct
 from threading import Lock
 
 from evenly.emission.signals import Word
-from evenly.errors import DamagedData, InvalidParameter, LinkMismatch, LinkUnavailable, NewerFormat
+from evenly.errors import DamagedData, InvalidParameter, LinkUnavailable
 
-MOST_QUEUES = 256
-"""Of one link, over all processes."""
+MOST_QUEUES = 2_048
+"""Of one link, over all processes; those that come later send without waiting for their turn."""
 
-_MAGIC, _VERSION = 0x65_76_65_6E_6C_79_51, 1
+_MAGIC, _VERSION = 0x65_76_65_6E_6C_79_51, 2
+_SQUATTED_NAMES = 16
 _HEADER_BYTES, _ROW_BYTES = 1024, 128
 _SIZE = _HEADER_BYTES + MOST_QUEUES * _ROW_BYTES
 _FREE = memoryview(bytes(_ROW_BYTES)).cast("q")
 _KICK_AT, _VACANT_AT, _NAME_AT, _SIGNAL_AT = 256, 320, 512, 64
 _NAME_BYTES = 64
 
-MAGIC, VERSION, INTERVAL_NS, TERM, DUE_NS, LEADER, TICKS, HEIR, OTHERS, MEMBERS, IDLE = range(11)
+MAGIC, VERSION, INTERVAL_NS, TERM, DUE_NS, LEADER, TICKS, HEIR, OTHERS, MEMBERS, IDLE, PLACES = range(12)
 """Places of the header. The leader gives its next sign by `DUE_NS`; `OTHERS` is how many queues waited beside the chosen one at
-the last decision; `MEMBERS` changes when a queue comes or goes; `IDLE` is 1 while the leader sleeps because nothing waits."""
+the last decision; `MEMBERS` changes when a queue comes or goes; `IDLE` is 1 while the leader sleeps because nothing waits;
+`PLACES` is how many places have ever been taken, from the first."""
+FULL = -1
 PID, TUPLES, BYTES, HEAD_NS, SPEED, SENT = range(6)
 """Places of a queue's row; a row without a process is free."""
 
@@ -57,7 +61,27 @@ def segment_path(link: str, folder: str | os.PathLike[str] | None = None) -> Pat
     place = Path("/dev/shm") if folder is None else Path(folder)  # noqa: S108 - shared memory is what it is for
     if folder is None and not os.access(place, os.W_OK):
         place = Path(tempfile.gettempdir())
-    return place / f"evenly-{os.getuid()}-{link}.link"
+    return place / f"{prefix()}{link}.link"
+
+
+def prefix() -> str:
+    """How the files of this user begin; another release with another layout has files of its own."""
+    return f"evenly-{os.getuid()}-v{_VERSION}-"
+
+
+def own_path(path: Path) -> Path:
+    """`path`, or beside it the first name that nobody else has put a file under: a link, a folder, a file of another user."""
+    for number in range(_SQUATTED_NAMES):
+        candidate = path.with_name(f"{path.stem}.{number}{path.suffix}") if number else path
+        try:
+            found = candidate.lstat()
+        except FileNotFoundError:
+            return candidate
+        except OSError:
+            continue
+        if stat.S_ISREG(found.st_mode) and found.st_uid == os.getuid():
+            return candidate
+    raise LinkUnavailable(f"{path} and {_SQUATTED_NAMES - 1} names beside it belong to others: name another link or folder")
 
 
 class Segment:
@@ -80,7 +104,7 @@ class Segment:
 
     @classmethod
     def open(cls, path: Path, *, create: bool = True) -> Segment | None:
-        """Map the file; nothing is joined yet. If there is none it is made, or None returned."""
+        """Map the file; nothing is joined yet. If there is none it is made, or None returned; None too if it is not ours."""
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT if create else 0), 0o600)
         except FileNotFoundError as error:
@@ -88,6 +112,8 @@ class Segment:
                 return None
             raise LinkUnavailable(f"there is no folder {path.parent} for shared memory: make it, or name another") from error
         except OSError as error:
+            if error.errno in (errno.EACCES, errno.EPERM, errno.ELOOP, errno.EISDIR) and os.access(path.parent, os.W_OK):
+                return None  # somebody else's since we looked
             raise LinkUnavailable(
                 f"the shared memory {path} cannot be opened: {error.strerror}; name another folder"
             ) from error
@@ -111,7 +137,7 @@ class Segment:
         return (there.st_ino, there.st_dev) == (here.st_ino, here.st_dev)
 
     def join(self, interval_ns: int, policy: str) -> int | None:
-        """Register a queue and return its place; None if the file was removed meanwhile.
+        """Register a queue and return its place; None if the file was removed meanwhile, `FULL` if there is no place.
 
         The first to come decides on the interval and the policy. What a crashed run left is cleared.
         """
@@ -122,7 +148,6 @@ class Segment:
             if not self.own and self._take(_QUEUES, MOST_QUEUES):
                 self._release(_QUEUES, MOST_QUEUES)
                 self._clear(interval_ns, policy)
-            self._check(interval_ns, policy)
             for place in range(MOST_QUEUES):
                 with self._places:
                     if place in self.own or not self._take(_QUEUES + place):
@@ -130,12 +155,13 @@ class Segment:
                     self.own.add(place)
                 self.rows[place][:] = _FREE
                 self.rows[place][PID] = os.getpid()
+                self.header[PLACES] = max(self.header[PLACES], place + 1)
                 self.header[MEMBERS] += 1
                 self.kick.change()  # the leader may sleep
                 return place
         finally:
             self._release(_GATE)
-        raise LinkUnavailable(f"all {MOST_QUEUES} places of {self.path} are taken: use another link for some of the queues")
+        return FULL
 
     def leave(self, place: int) -> bool:
         """Give a place back; the last one of all processes removes the file. Whether it was the last of this process."""
@@ -161,7 +187,7 @@ class Segment:
 
     def live(self) -> list[int]:
         """The places at which a queue is registered."""
-        return [place for place, row in enumerate(self.rows) if row[PID]]
+        return [place for place, row in enumerate(self.rows[: self.header[PLACES]]) if row[PID]]
 
     def abandoned(self) -> bool:
         """Remove the file if no process has a queue here, and say so."""
@@ -179,6 +205,10 @@ class Segment:
     def signal(self, place: int) -> Word:
         """The word that says whether a queue may send: 1, or 0."""
         return Word(self._memory, _HEADER_BYTES + place * _ROW_BYTES + _SIGNAL_AT)
+
+    @property
+    def interval_ns(self) -> int:
+        return self.header[INTERVAL_NS]
 
     @property
     def policy(self) -> str:
@@ -213,18 +243,6 @@ class Segment:
         self.header[INTERVAL_NS] = interval_ns
         self.header[HEIR] = -1
         self.header[MAGIC] = _MAGIC
-
-    def _check(self, interval_ns: int, policy: str) -> None:
-        if self.header[VERSION] != _VERSION:
-            raise NewerFormat(
-                f"{self.path} is used by another version of Evenly ({self.header[VERSION]}): use one on a machine"
-            )
-        if self.header[INTERVAL_NS] != interval_ns or self.policy != policy:
-            led_ms, wanted_ms = self.header[INTERVAL_NS] / 1e6, interval_ns / 1e6
-            raise LinkMismatch(
-                f"the link at {self.path} is led with policy {self.policy!r} and an interval of {led_ms:g} ms, "
-                f"not {policy!r} and {wanted_ms:g} ms: use the same, or another link"
-            )
 
     def _enter_gate(self) -> None:
         _enter_gate(self._descriptor, self.path)

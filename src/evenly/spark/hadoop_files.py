@@ -58,5 +58,16 @@ class Folder:
         """Remove a file, if there is one."""
         self._files.delete(self._path(name), False)  # noqa: FBT003 - Java
 
+    def sizes_bytes(self) -> dict[str, int]:
+        """The length of every file in it by its name, without hidden ones; none if there is no such folder."""
+        if not self._files.exists(self._at):
+            return {}
+        found = {status.getPath().getName(): int(status.getLen()) for status in self._files.listStatus(self._at)}
+        return {name: found[name] for name in sorted(found) if not name.startswith(".")}
+
+    def remove_folder(self, name: str) -> None:
+        """Remove a folder with all that is in it, if there is one."""
+        self._files.delete(self._path(name), True)  # noqa: FBT003 - Java
+
     def _path(self, name: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(self._at, name)

@@ -52,14 +52,14 @@ class Destination(Protocol):
     """Plain data that says where rows go; it travels to every task, which connects by itself.
 
     `rows_at_once` is how many rows one call of `Connection.send` may have. `limits` says how many times the time limit one such
-    call may take altogether (a request connects, sends and waits for an answer, each within the limit).
+    call may take altogether; None if the connection sees to it by itself that no call hangs.
     """
 
     @property
     def rows_at_once(self) -> int: ...
 
     @property
-    def limits(self) -> int: ...
+    def limits(self) -> int | None: ...
 
     def connect(self, timeout_s: float) -> Connection:
         """Open a connection; it gives up after `timeout_s` for each step."""

@@ -21,7 +21,7 @@ class Pacing:
     """How a task takes part in the scheduling of its machine's link: options of `Outgoing`, checked, and the time limit."""
 
     link: str = "default"
-    policy: str | Emission = "lbf"
+    policy: str | Emission = UNSCHEDULED
     interval_ms: float = 10.0
     capacity: int = 10_000
     timeout_s: float = 30.0
@@ -82,7 +82,7 @@ def deliver(bodies: Iterable[bytes], to: Destination, partition: Partition, paci
             policy=pacing.policy,
             interval_ms=pacing.interval_ms,
             capacity=pacing.capacity,
-            limit_s=pacing.timeout_s * to.limits,
+            limit_s=None if to.limits is None else pacing.timeout_s * to.limits,
         ) as queue:
             for group in chain((first,), groups):
                 group_bytes = sum(len(row.body) for row in group)
@@ -117,7 +117,9 @@ def _told(failed: SendFailed, to: Destination, pacing: Pacing) -> EvenlyError:
     if isinstance(cause, EvenlyError):
         return cause
     if isinstance(cause, TimeoutError):
-        return DestinationFailed(f"{to} hangs: a row has been on its way for more than {pacing.timeout_s * to.limits:g} s")
+        return DestinationFailed(
+            f"{to} hangs: a row has been on its way for more than {pacing.timeout_s * (to.limits or 1):g} s"
+        )
     return failed
 
 

@@ -3,61 +3,91 @@
 from __future__ import annotations
 
 import re
+import threading
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
-from typing import ClassVar
-from urllib.parse import urlsplit
+from typing import Any, ClassVar, NamedTuple, cast
+from urllib.parse import parse_qsl, urlsplit
 
 from evenly.emission.destinations.base import Connection, NumberedRow, until_accepted
+from evenly.emission.destinations.deadline import DeadlineSocket
+from evenly.emission.destinations.retrying import NOT_NOW, pause_s
 from evenly.errors import DestinationFailed, InvalidParameter
 
 _MOST_ANSWER_BYTES = 65_536
+_MOST_ROWS = 100_000
+_GRACE_S = 1.0
+_SHOWN = 200
+_SHORTEST_SECRET = 4
 _HEADER = re.compile(r"[^\r\n]*")
+_PRINTABLE = re.compile(r"[!-~]+")
 _CLOSED = (ConnectionResetError, BrokenPipeError, ConnectionAbortedError)
 """How a server that closed a connection which was kept open shows: the request is then made again, on a new one."""
 
 
 @dataclass(frozen=True)
 class HttpPost:
-    """One request for up to `rows_at_once` rows, one connection a task; an answer from 200 to 299 is the acknowledgement.
+    """One request for up to `rows_at_once` rows, one connection a partition; an answer from 200 to 299 is the acknowledgement.
 
     The headers Evenly-Sender, Evenly-Batch, Evenly-Partition, Evenly-Number (of the first row) and Evenly-Rows say which
     rows it has; Idempotency-Key is all of that in one. The body is the row, or with `rows_at_once` above 1 the rows with a
     line break after each.
 
-    Parameters: `url`, http or https; `headers`: more headers, such as Authorization; `rows_at_once`: 1 to 100,000.
+    A request and its answer have the time limit together, however slowly they move. One that is answered with 429, 502, 503
+    or 504 is made again after what Retry-After says, or after pauses that grow from 0.1 to 10 s, for `retry_for_s` at most.
+    Redirects are not followed. Of the url, messages have neither query nor credentials.
+
+    Parameters: `url`, http or https; `headers`: more headers, such as Authorization; `rows_at_once`: 1 to 100,000;
+    `retry_for_s`: 0 (never again) to 86,400.
     """
 
-    url: str
+    url: str = field(repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     rows_at_once: int = 1
-    limits: ClassVar[int] = 4
+    retry_for_s: float = 120.0
+    limits: ClassVar[int | None] = None
 
     def __post_init__(self) -> None:
         try:
             parts = urlsplit(self.url)
             good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 and parts.username is None
+            good = good and bool(_PRINTABLE.fullmatch(self.url))
         except (ValueError, AttributeError, TypeError):
             good = False
         if not good:
             raise InvalidParameter(
-                f"url must be like http://host:8080/path or https://…, with credentials in headers=, got {self.url!r}"
+                "url must be like http://host:8080/path or https://…, in ASCII, with credentials in headers=, "
+                f"got {_shown(self.url)!r}"
             )
-        most = 100_000
-        if isinstance(self.rows_at_once, bool) or not isinstance(self.rows_at_once, int) or not 1 <= self.rows_at_once <= most:
-            raise InvalidParameter(f"rows_at_once must be a whole number from 1 to {most:,}, got {self.rows_at_once!r}")
+        at_once, retry_s = self.rows_at_once, self.retry_for_s
+        if isinstance(at_once, bool) or not isinstance(at_once, int) or not 1 <= at_once <= _MOST_ROWS:
+            raise InvalidParameter(f"rows_at_once must be a whole number from 1 to {_MOST_ROWS:,}, got {at_once!r}")
+        if isinstance(retry_s, bool) or not isinstance(retry_s, int | float) or not 0.0 <= retry_s <= 86_400.0:
+            raise InvalidParameter(f"retry_for_s must be from 0 to 86,400, got {retry_s!r}")
         for name, value in self.headers.items():
             if not isinstance(value, str) or not _HEADER.fullmatch(f"{name}{value}"):
-                raise InvalidParameter(f"header {name!r} must be one line of text, got {value!r}")
+                raise InvalidParameter(f"header {name!r} must be one line of text")  # its value may be a secret
 
     def connect(self, timeout_s: float) -> Connection:
         """Connect; refused connections are tried again until the time is up."""
         return _Requests(self, timeout_s)
 
     def __str__(self) -> str:
-        return self.url
+        return _shown(self.url)
+
+    def __repr__(self) -> str:
+        return f"HttpPost({_shown(self.url)!r}, rows_at_once={self.rows_at_once}, retry_for_s={self.retry_for_s:g})"
+
+
+class _Answer(NamedTuple):
+    status: int
+    reason: str
+    body: bytes
+    retry_after: str | None
+    location: str | None
 
 
 class _Requests:
@@ -67,35 +97,52 @@ class _Requests:
         kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
         self._http = kind(parts.hostname or "", parts.port, timeout=timeout_s)
         self._path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        told = {parts.query, *(value for _, value in parse_qsl(parts.query))}
+        self._secrets = sorted((text for text in told if len(text) >= _SHORTEST_SECRET), key=len, reverse=True)
         self._used = False
+        self._closed = threading.Event()
         self._connect()
 
     def send(self, rows: Sequence[NumberedRow]) -> None:
         body, headers = self._request(rows)
-        try:
-            try:
-                status, reason, told = self._answer(body, headers)
-            except _CLOSED:
-                if not self._used:
-                    raise
-                self._connect()
-                status, reason, told = self._answer(body, headers)
-        except TimeoutError as error:
-            raise DestinationFailed(f"{self._to} gave no answer within {self._timeout_s:g} s to {rows[0]}: it hangs") from error
-        except (OSError, HTTPException) as error:
-            if isinstance(error, DestinationFailed):
-                raise
-            raise DestinationFailed(f"{self._to} broke the connection at {rows[0]}: {error or repr(error)}") from error
-        if not 200 <= status < 300:
-            text = f"{status} {reason}: {told[:200].decode('utf-8', 'replace').strip()}".rstrip(": ")
-            raise DestinationFailed(f"{self._to} answered {text} to {rows[0]}")
+        began_s, refusals = time.monotonic(), 0
+        while True:
+            answer = self._answered(body, headers, rows[0])
+            if 200 <= answer.status < 300:
+                return
+            refusals += 1
+            if answer.status not in NOT_NOW or self._to.retry_for_s == 0.0:
+                raise DestinationFailed(f"{self._to} answered {self._told(answer)} to {rows[0]}")
+            wait_s = pause_s(refusals, answer.retry_after, time.time())
+            if time.monotonic() - began_s + wait_s > self._to.retry_for_s or self._closed.wait(wait_s):
+                raise DestinationFailed(
+                    f"{self._to} answered {self._told(answer)} to {rows[0]}, {refusals} times; the next would be due in "
+                    f"{wait_s:.1f} s, later than retry_for_s={self._to.retry_for_s:g} allows"
+                )
 
     def flush(self) -> None:
         """Every request has been answered."""
 
     def close(self) -> None:
+        self._closed.set()
         with suppress(OSError, HTTPException):
             self._http.close()
+
+    def _answered(self, body: bytes, headers: dict[str, str], first: NumberedRow) -> _Answer:
+        try:
+            try:
+                return self._exchange(body, headers)
+            except _CLOSED:
+                if not self._used:
+                    raise
+                self._connect()
+                return self._exchange(body, headers)
+        except TimeoutError as error:
+            raise DestinationFailed(f"{self._to} gave no answer within {self._timeout_s:g} s to {first}: it hangs") from error
+        except (OSError, HTTPException) as error:
+            if isinstance(error, DestinationFailed):
+                raise
+            raise DestinationFailed(f"{self._to} broke the connection at {first}: {error or repr(error)}") from error
 
     def _connect(self) -> None:
         self._http.close()
@@ -105,8 +152,7 @@ class _Requests:
     def _connect_within(self, left_s: float) -> None:
         self._http.timeout = left_s
         self._http.connect()
-        self._http.timeout = self._timeout_s
-        self._http.sock.settimeout(self._timeout_s)
+        self._http.sock = DeadlineSocket(self._http.sock)
 
     def _request(self, rows: Sequence[NumberedRow]) -> tuple[bytes, dict[str, str]]:
         first = rows[0]
@@ -124,13 +170,55 @@ class _Requests:
             **self._to.headers,
         }
 
-    def _answer(self, body: bytes, headers: dict[str, str]) -> tuple[int, str, bytes]:
+    def _exchange(self, body: bytes, headers: dict[str, str]) -> _Answer:
         if self._http.sock is None:  # the server said that it would close after the last answer
             self._connect()
-        self._http.request("POST", self._path, body, headers)
+        connected = cast("DeadlineSocket", self._http.sock)
+        connected.until(time.monotonic() + self._timeout_s)
+        try:
+            self._http.request("POST", self._path, body, headers)
+        except OSError as unsent:
+            # It may have answered before it had all of the body (413, 401), and closed: that says more than a broken pipe.
+            connected.until(time.monotonic() + min(_GRACE_S, self._timeout_s))
+            try:
+                answer = self._read()
+            except (OSError, HTTPException):
+                raise unsent from None
+            if answer.status < 300:
+                raise
+            self._http.close()
+            return answer
+        return self._read()
+
+    def _read(self) -> _Answer:
         answer: HTTPResponse = self._http.getresponse()
         self._used = True
         told = answer.read(_MOST_ANSWER_BYTES)
         if not answer.isclosed() and answer.read(1):
             self._http.close()  # rather connect again than read what nobody looks at
-        return answer.status, answer.reason, told
+        return _Answer(answer.status, answer.reason, told, answer.getheader("Retry-After"), answer.getheader("Location"))
+
+    def _told(self, answer: _Answer) -> str:
+        """Status, reason and the beginning of the body, without what may be secret."""
+        text = answer.body[: 4 * _SHOWN].decode("utf-8", "replace")
+        for secret in self._secrets:
+            text = text.replace(secret, "…")
+        told = f"{answer.status} {answer.reason}: {text[:_SHOWN].strip()}".rstrip(": ")
+        if 300 <= answer.status < 400:
+            told += f" (to {_shown(answer.location or 'nowhere')}; redirects are not followed: give the final url)"
+        return told
+
+
+def _shown(url: Any) -> str:
+    """A url without its credentials, its query and its fragment."""
+    if not isinstance(url, str):
+        return repr(type(url))
+    try:
+        parts = urlsplit(url)
+        odd = bool(parts.username or parts.password or not parts.hostname or parts.port == 0)
+    except ValueError:
+        odd = True
+    if odd:  # a password may have any character in it: whatever is before the last @ could be one
+        url = re.sub(r"\A([A-Za-z]+://)?.*@", r"\1…@", url, flags=re.DOTALL)
+    place, *more = re.split(r"[?#]", url, maxsplit=1)
+    return place + ("?…" if more else "")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import fcntl
+import re
+import select
 import socket
 import sys
 import termios
@@ -16,16 +18,24 @@ from evenly.emission.destinations.base import Connection, NumberedRow, until_acc
 from evenly.errors import DestinationFailed, InvalidParameter
 
 _STEP_S = 0.25
+_HEARD_BYTES = 65_536
+_LINE_ENDS = re.compile(rb"[\n\r]")
+"""What programs that read lines take for the end of one: LF, CR, or both."""
 
 
 @dataclass(frozen=True)
 class TcpLines:
-    """One line a row, one connection a task.
+    """One line a row, one connection a partition.
 
     A line is sender, batch, partition, number and the row itself, with a tab after each of the first four; with `ids=False`
-    only the row. With `acknowledge` the receiver answers with lines: how many lines it has taken in on this connection so far,
-    whenever it likes and when the sender has ended its side. Only then does a task succeed, so that a row which the receiver
-    lost in a crash is sent again. With `acknowledge=False` a task succeeds when the receiver's machine has all bytes.
+    only the row. A row with a line break in it (LF or CR) is refused; all other bytes go as they are.
+
+    With `acknowledge` the receiver answers with lines: how many lines it has taken in on this connection so far, whenever it
+    likes (after each line, if it wants to) and when the sender has ended its side. Only then does a task succeed, so that a row
+    which the receiver lost in a crash is sent again. More lines than were sent are an error. With `acknowledge=False` a task
+    succeeds when the receiver's machine has all bytes.
+
+    A slow receiver does not hang: the time limit begins anew whenever it takes or says something.
 
     Parameters: `host`; `port`, 1 to 65,535; `rows_at_once`: rows in one write, at least 1; `buffer_bytes`: what the kernel may
     hold of what was sent, at least 4,096. What is in there no policy can hold back, so it is small.
@@ -37,7 +47,7 @@ class TcpLines:
     ids: bool = True
     rows_at_once: int = 1
     buffer_bytes: int = 65_536
-    limits: ClassVar[int] = 2
+    limits: ClassVar[int | None] = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.host, str) or not self.host:
@@ -59,37 +69,33 @@ class _Lines:
     def __init__(self, to: TcpLines, timeout_s: float) -> None:
         self._to, self._timeout_s = to, timeout_s
         self._sent = 0
+        self._told, self._heard = 0, b""
         self._socket = until_accepted(lambda left_s: socket.create_connection((to.host, to.port), left_s), timeout_s, str(to))
-        self._socket.settimeout(timeout_s)
+        self._socket.settimeout(0.0)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, to.buffer_bytes)
+        self._alive_s, self._unconfirmed = 0.0, 0
 
     def send(self, rows: Sequence[NumberedRow]) -> None:
-        lines = b"".join([self._line(row) for row in rows])
+        lines = memoryview(b"".join([self._line(row) for row in rows]))
+        # Before the first byte: an acknowledgement may overtake our own count.
+        self._sent += len(rows)
         try:
-            self._socket.sendall(lines)
+            self._write(lines)
         except TimeoutError as error:
             raise DestinationFailed(f"{self._to} took nothing for {self._timeout_s:g} s, at {rows[0]}: it hangs") from error
         except OSError as error:
+            if isinstance(error, DestinationFailed):
+                raise
             raise DestinationFailed(f"{self._to} broke the connection at {rows[0]}: {error}") from error
-        self._sent += len(rows)
-
-    def _line(self, row: NumberedRow) -> bytes:
-        if b"\n" in row.body:
-            raise InvalidParameter(
-                f"{row} has a line break, which would end its line: send rows as JSON (without column=), or over HTTP"
-            )
-        if not self._to.ids:
-            return row.body + b"\n"
-        return b"%s\t%d\t%d\t%d\t%s\n" % (row.sender.encode(), row.batch, row.partition, row.number, row.body)
 
     def flush(self) -> None:
         try:
             self._socket.shutdown(socket.SHUT_WR)
-            if self._to.acknowledge:
-                self._wait_for_acknowledgement()
-            else:
-                self._wait_for_kernel()
+            self._alive_s, self._unconfirmed = time.monotonic(), self._unsent()
+            while self._told < self._sent if self._to.acknowledge else self._unconfirmed > 0:
+                self._wait(writing=False)
+            self._check_broken()
         except TimeoutError as error:
             raise self._unacknowledged(f"nothing was heard for {self._timeout_s:g} s") from error
         except OSError as error:
@@ -101,45 +107,69 @@ class _Lines:
         with suppress(OSError):
             self._socket.close()
 
-    def _wait_for_acknowledgement(self) -> None:
-        """Until the last count that came is that of all lines; every sign of life gives the receiver the time limit again."""
-        heard, told, waiting = b"", 0, self._unsent()
-        until_s = time.monotonic() + self._timeout_s
-        self._socket.settimeout(min(_STEP_S, self._timeout_s))
-        while told < self._sent:
-            try:
-                came = self._socket.recv(4_096)
-            except TimeoutError:
-                left = self._unsent()
-                if left < waiting:
-                    waiting, until_s = left, time.monotonic() + self._timeout_s
-                if time.monotonic() >= until_s:
-                    raise
-                continue
-            if not came:
-                raise self._unacknowledged(f"it ended the connection after it had acknowledged {told}")
-            *lines, heard = (heard + came).split(b"\n")
-            until_s = time.monotonic() + self._timeout_s
-            for line in lines:
-                if not line.strip().isdigit():
-                    raise self._unacknowledged(f"it answered {line[:80]!r}, not a count")
-                told = int(line)
+    def _line(self, row: NumberedRow) -> bytes:
+        if end := _LINE_ENDS.search(row.body):
+            raise InvalidParameter(
+                f"{row} has a line break ({end.group()!r}), which would end its line: send rows as JSON (without column=; it "
+                "escapes LF and CR), or over HTTP"
+            )
+        if not self._to.ids:
+            return row.body + b"\n"
+        return b"%s\t%d\t%d\t%d\t%s\n" % (row.sender.encode(), row.batch, row.partition, row.number, row.body)
 
-    def _wait_for_kernel(self) -> None:
-        """Until the kernel there has all bytes; where the kernel here does not tell, it is trusted."""
-        waiting, until_s = self._unsent(), time.monotonic() + self._timeout_s
-        while waiting > 0:
+    def _write(self, lines: memoryview) -> None:
+        """Hand all bytes to the kernel, and read what comes meanwhile: a receiver that cannot answer does not read either."""
+        held_up = False
+        while lines:
+            try:
+                lines = lines[self._socket.send(lines) :]
+                held_up = False
+            except BlockingIOError:
+                if not held_up:
+                    held_up, self._alive_s, self._unconfirmed = True, time.monotonic(), self._unsent()
+                self._wait(writing=True)
+
+    def _wait(self, *, writing: bool) -> None:
+        """Until something can be written or was heard, for a moment; TimeoutError if nothing has moved for the time limit."""
+        if writing or self._to.acknowledge:
+            poll = select.poll()  # not select.select, which knows only the first 1,024 descriptors of a process
+            poll.register(self._socket, (select.POLLIN if self._to.acknowledge else 0) | (select.POLLOUT if writing else 0))
+            ready = sum(events for _, events in poll.poll(min(_STEP_S, self._timeout_s) * 1e3))
+            if self._to.acknowledge and ready & ~select.POLLOUT:
+                self._hear()
+        else:
             time.sleep(0.001)
-            left = self._unsent()
-            if left < waiting:
-                waiting, until_s = left, time.monotonic() + self._timeout_s
-            elif time.monotonic() >= until_s:
-                raise TimeoutError
+        left = self._unsent()
+        if left < self._unconfirmed:
+            self._alive_s = time.monotonic()
+        self._unconfirmed = left
+        if time.monotonic() - self._alive_s >= self._timeout_s:
+            raise TimeoutError
+
+    def _hear(self) -> None:
+        try:
+            came = self._socket.recv(_HEARD_BYTES)
+        except BlockingIOError:
+            return
+        if not came:
+            raise self._unacknowledged(f"it ended the connection after it had acknowledged {self._told}")
+        self._alive_s = time.monotonic()
+        *lines, self._heard = (self._heard + came).split(b"\n")
+        for line in lines:
+            if not line.strip().isdigit() or len(line) > 20:
+                raise self._unacknowledged(f"it answered {line[:80]!r}, not a count")
+            self._told = int(line)
+            if self._told > self._sent:
+                raise self._unacknowledged(f"it says that it has {self._told}, more than were sent on this connection")
+        if len(self._heard) > 20:
+            raise self._unacknowledged(f"it answered {self._heard[:80]!r}, not a count")
+
+    def _check_broken(self) -> None:
         if failed := self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
             raise OSError(failed, "the connection broke")
 
     def _unsent(self) -> int:
-        """Bytes that the receiver's kernel has not confirmed."""
+        """Bytes that the receiver's kernel has not confirmed; where the kernel here does not tell, it is trusted."""
         if sys.platform != "linux":
             return 0
         return int.from_bytes(fcntl.ioctl(self._socket.fileno(), termios.TIOCOUTQ, bytes(4)), sys.byteorder)

@@ -15,13 +15,20 @@ from evenly.errors import InvalidParameter, UnknownColumn
 BODY = "body"
 _WITHOUT_JSON = re.compile(r"\b(?:geography|geometry)\b")
 """Types that Spark takes for JSON, and then fails at the first row."""
+_JSON = {
+    "ignoreNullFields": "false",
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
+"""Nothing of a row is left out: Spark alone would cut microseconds, and seconds of an offset, and drop fields that are null."""
 _AS_IT_IS = (StringType, BinaryType, CharType, VarcharType)
 
 
 def bodies(df: DataFrame, column: str | None) -> DataFrame:
     """One BINARY column with what is sent of each row; the partitions and the order in them stay.
 
-    A named column, or the only one if it is text or binary, is sent as it is, and null as nothing; otherwise the row as JSON.
+    A named column, or the only one if it is text or binary, is sent as it is, and null as nothing; otherwise the row as JSON:
+    all fields, null ones as null; timestamps with microseconds and the offset of the session's time zone.
     """
     name = _plain_column(df, column)
     if name is not None:
@@ -60,7 +67,7 @@ def _plain_column(df: DataFrame, column: str | None) -> str | None:
 
 
 def _as_json(df: DataFrame, names: list[str]) -> DataFrame:
-    return df.select(F.to_json(F.struct(*(_quoted(name) for name in names))).cast("binary").alias(BODY))
+    return df.select(F.to_json(F.struct(*(_quoted(name) for name in names)), _JSON).cast("binary").alias(BODY))
 
 
 def _has_json(df: DataFrame, name: str) -> bool:

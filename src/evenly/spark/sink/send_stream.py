@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 from evenly.emission.base import Emission
 from evenly.emission.destinations.base import Destination, NumberedRow
 from evenly.emission.destinations.delivery import Pacing, destination_of
+from evenly.emission.outgoing import UNSCHEDULED
 from evenly.errors import StreamingMismatch
 from evenly.spark.sink.encoding import BODY, bodies
+from evenly.spark.sink.kept import KeptBatches
 from evenly.spark.sink.order import comes_in_any_order, in_one_order
 from evenly.spark.sink.sending import checked_sender, send_bodies
 
@@ -27,25 +30,30 @@ def send_stream(
     checkpoint: str | Path,
     column: str | None = None,
     link: str = "default",
-    policy: str | Emission = "lbf",
+    policy: str | Emission = UNSCHEDULED,
     interval_ms: float = 10.0,
     capacity: int = 10_000,
     timeout_s: float = 30.0,
     sender: str | None = None,
     trigger: Mapping[str, Any] | None = None,
     output_mode: str = "append",
+    repeatable: bool = True,
 ) -> StreamingQuery:
     """Start a streaming query that sends every row to a destination outside Spark.
 
-        evenly.send_stream(rows, to=evenly.TcpLines("collector", 9000), checkpoint="/data/to-collector", link="eth0")
+        evenly.send_stream(rows, to=evenly.TcpLines("collector", 9000), checkpoint="/data/to-collector")
 
     Every batch is sent as `send` does it, with its guarantees and its options; the next begins when the destination has all of
-    it. `sender` is the query's id unless told, which is kept in the checkpoint, and `batch` the number of the batch. So a batch
-    that is run again after a failure or a restart is sent again with the same identities.
+    it. `sender` is the query's id unless told, which is kept in the checkpoint, and `batch` the number of the batch. A batch is
+    written into the folder `sending` of the checkpoint before its first row leaves, and sent from there. So one that is run
+    again after a failure or a restart is sent as the same rows with the same identities, on any number of cores.
     A destination that fails ends the query, once Spark has run the task as often as it is set to; start it again.
 
     - `trigger`: what `DataStreamWriter.trigger` takes, such as {"availableNow": True} or {"processingTime": "1 second"}.
     - `output_mode`: that of `DataStreamWriter`, for aggregates.
+    - `sender`: a name for this checkpoint alone. A new checkpoint begins with batch 0 again: give it a new name too.
+    - `repeatable`: False to write nothing first. Each start of the query then has a sender of its own (the name, a dot and
+      twelve random characters): a batch that is run again comes twice, and a receiver cannot tell. Nothing is lost.
     """
     spark = rows.sparkSession
     if not rows.isStreaming:
@@ -56,13 +64,19 @@ def send_stream(
     destination, pacing = destination_of(to), Pacing(link, policy, interval_ms, capacity, timeout_s)
     bodies(rows, column)
     any_order = comes_in_any_order(rows)
+    run = "" if repeatable else f".{uuid.uuid4().hex[:12]}"
     if sender is not None:
-        checked_sender(sender)
+        checked_sender(sender + run)
 
     def send_batch(batch_rows: DataFrame, batch: int) -> None:
+        session = batch_rows.sparkSession
         encoded = bodies(batch_rows, column)
-        name = sender or str(batch_rows.sparkSession.sparkContext.getLocalProperty(_QUERY_ID))
-        send_bodies(in_one_order(encoded, BODY) if any_order else encoded, destination, pacing, sender=name, batch=batch)
+        name = (sender or str(session.sparkContext.getLocalProperty(_QUERY_ID))) + run
+        if repeatable:
+            encoded = KeptBatches(session, str(checkpoint), in_turn=True).rows(encoded, name, batch)
+        elif any_order:
+            encoded = in_one_order(encoded, BODY)
+        send_bodies(encoded, destination, pacing, sender=name, batch=batch)
 
     writer = rows.writeStream.foreachBatch(send_batch).outputMode(output_mode).option("checkpointLocation", str(checkpoint))
     if trigger is not None:

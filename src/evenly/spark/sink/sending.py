@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import groupby
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -14,7 +15,8 @@ from pyspark.sql import DataFrame
 from evenly import errors
 from evenly.emission.destinations.base import Destination
 from evenly.emission.destinations.delivery import Pacing, Partition, deliver
-from evenly.errors import EvenlyError, InvalidParameter
+from evenly.errors import DamagedData, EvenlyError, InvalidParameter
+from evenly.spark.sink.kept import IDENTITY, NUMBER_BITS
 
 Batches = Iterator[pa.RecordBatch]
 _COUNTS = "partition int, rows bigint, size_bytes bigint, unasked bigint, attempt int"
@@ -30,7 +32,7 @@ _OURS = re.compile(r"evenly\.errors\.(\w+): (.*)")
 
 @dataclass(frozen=True)
 class TaskSent:
-    """What one task has sent, and at which attempt: `unasked` are those that the policy had not asked for."""
+    """What was sent of one partition, and at which attempt: `unasked` are those that the policy had not asked for."""
 
     partition: int
     rows: int
@@ -61,15 +63,20 @@ def checked_sender(sender: str) -> str:
 
 
 def send_bodies(encoded: DataFrame, to: Destination, pacing: Pacing, *, sender: str, batch: int) -> Sent:
-    """Send the one binary column of `encoded`, in the order that it has; an error of ours in a task is raised as such."""
+    """Send what `encoded` has: bodies in the order that they have, or with a first column the identities that were kept.
+
+    An error of ours in a task is raised as such.
+    """
+    cut = _as_kept if IDENTITY in encoded.columns else _as_it_comes
 
     def task(batches: Batches) -> Batches:
         context = TaskContext.get()
-        number, attempt = (context.partitionId(), context.attemptNumber()) if context is not None else (0, 0)
-        done = deliver(_rows(batches), to, Partition(sender, batch, number), pacing)
-        counts = (number, *done, attempt)
-        columns = [pa.array([one], kind) for one, kind in zip(counts, _ARROW_COUNTS.types, strict=True)]
-        yield pa.RecordBatch.from_arrays(columns, schema=_ARROW_COUNTS)
+        at, attempt = (context.partitionId(), context.attemptNumber()) if context is not None else (0, 0)
+        for number, bodies in cut(batches, at):
+            done = deliver(bodies, to, Partition(sender, batch, number), pacing)
+            counts = (number, *done, attempt)
+            columns = [pa.array([one], kind) for one, kind in zip(counts, _ARROW_COUNTS.types, strict=True)]
+            yield pa.RecordBatch.from_arrays(columns, schema=_ARROW_COUNTS)
 
     try:
         told = encoded.mapInArrow(task, _COUNTS).collect()
@@ -78,9 +85,25 @@ def send_bodies(encoded: DataFrame, to: Destination, pacing: Pacing, *, sender: 
     return Sent(sender, batch, tuple(sorted((TaskSent(*row) for row in told), key=lambda task: task.partition)))
 
 
-def _rows(batches: Batches) -> Iterator[bytes]:
-    for batch in batches:
-        yield from batch.column(0).to_pylist()
+def _as_it_comes(batches: Batches, at: int) -> Iterator[tuple[int, Iterator[bytes]]]:
+    """One partition: that of the task."""
+    yield at, (body for batch in batches for body in batch.column(0).to_pylist())
+
+
+def _as_kept(batches: Batches, _: int) -> Iterator[tuple[int, Iterator[bytes]]]:
+    """The partitions that the files of this task have, one after the other; a task may read several files."""
+    rows = (row for batch in batches for row in zip(*(column.to_pylist() for column in batch.columns), strict=True))
+    for partition, own in groupby(rows, lambda row: row[0] >> NUMBER_BITS):
+        yield partition, _consecutive(own, partition)
+
+
+def _consecutive(rows: Iterator[tuple[int, bytes]], partition: int) -> Iterator[bytes]:
+    for number, (identity, body) in enumerate(rows):
+        if identity != (partition << NUMBER_BITS) + number:
+            raise DamagedData(
+                f"row {number} of partition {partition} is not in its place in the files that were kept: restore them"
+            )
+        yield body
 
 
 def _own_error(error: PySparkException) -> EvenlyError | None:

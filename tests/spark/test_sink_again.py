@@ -1,0 +1,200 @@
+"""Batches that are sent again after something changed: the same rows under the same identities, or an error."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import functions as F
+
+import evenly
+from evenly.errors import CheckpointMismatch, DamagedData, DestinationFailed, InvalidParameter
+from http_receiver import HttpReceiver
+from line_receiver import without_doubles
+
+ROWS = 400
+
+
+@contextmanager
+def cut_for(spark, slots):
+    """Files are cut as on another number of cores."""
+    settings = {"spark.sql.files.minPartitionNum": str(slots), "spark.sql.files.openCostInBytes": "100"}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    yield
+    for name in settings:
+        spark.conf.unset(name)
+
+
+@pytest.fixture
+def source(spark, tmp_path):
+    """Files of unequal size: another number of parts puts other files together."""
+    folder = str(tmp_path / "in")
+    ends = [0, 10, 50, 120, 130, 220, 300, ROWS]
+    for start, end in pairwise(ends):
+        spark.range(start, end, numPartitions=1).select(F.concat(F.lit("row "), "id").alias("text")).write.mode(
+            "append"
+        ).parquet(folder)
+    return folder
+
+
+def run(rows, url, checkpoint, **options):
+    query = evenly.send_stream(
+        rows, to=evenly.HttpPost(url), checkpoint=checkpoint, trigger={"availableNow": True}, timeout_s=20.0, **options
+    )
+    query.awaitTermination(120)
+    return query
+
+
+def full_after(rows):
+    return HttpReceiver(lambda before: 507 if before >= rows else 200)
+
+
+def streamed(spark, source):
+    return spark.readStream.schema("text string").parquet(source)
+
+
+def with_random_numbers(rows):
+    return rows.select(F.concat("text", F.lit(" "), F.expr("uuid()")).alias("text"))
+
+
+def counted(rows):
+    return rows.groupBy(F.col("text")).count().select(F.col("text"))
+
+
+@pytest.mark.parametrize("change", [lambda rows: rows, with_random_numbers, counted], ids=["files", "random", "shuffled"])
+def test_a_batch_begun_on_one_number_of_cores_and_ended_on_another_has_every_row_once(spark, source, tmp_path, change):
+    came, mode = [], "update" if change is counted else "append"
+    for slots, taken in ((1, 50), (3, 170), (5, None)):
+        with cut_for(spark, slots), HttpReceiver() if taken is None else full_after(taken) as receiver:
+            rows = change(streamed(spark, source))
+            if taken is None:
+                run(rows, receiver.url, tmp_path / "checkpoint", output_mode=mode)
+            else:
+                with pytest.raises(StreamingQueryException, match="answered 507"):
+                    run(rows, receiver.url, tmp_path / "checkpoint", output_mode=mode)
+            came += receiver.rows()
+    kept = without_doubles(came)
+    assert len(came) > ROWS, "rows were sent again"
+    assert sorted(body.decode().rsplit(" ", maxsplit=change is with_random_numbers)[0] for *_, body in kept) == sorted(
+        f"row {number}" for number in range(ROWS)
+    )
+    assert len({row[:4] for row in came}) == len(set(came)) == ROWS, "an identity stands for one row"
+
+
+def test_a_batch_that_was_sent_but_not_committed_is_sent_as_the_same(spark, source, tmp_path):
+    checkpoint = tmp_path / "checkpoint"
+    with HttpReceiver() as receiver:
+        with cut_for(spark, 2):
+            run(streamed(spark, source), receiver.url, checkpoint)
+        first = sorted(receiver.rows())
+        for committed in (checkpoint / "commits").iterdir():
+            committed.unlink()
+        receiver.requests.clear()
+        with cut_for(spark, 6):
+            run(streamed(spark, source), receiver.url, checkpoint)
+        assert sorted(receiver.rows()) == first
+    assert len(first) == ROWS
+
+
+def test_only_the_last_batch_is_kept_and_an_older_one_cannot_be_sent_again(spark, source, tmp_path):
+    checkpoint = tmp_path / "checkpoint"
+    rows = spark.readStream.schema("text string").option("maxFilesPerTrigger", 3).parquet(source)
+    with HttpReceiver() as receiver:
+        run(rows, receiver.url, checkpoint)
+        assert len(receiver.rows()) == ROWS
+        assert {path.name for path in (checkpoint / "sending").iterdir() if not path.name.startswith(".")} == {"2", "2.json"}
+        for folder in ("commits", "offsets"):
+            for number in ("1", "2"):
+                for name in (number, f".{number}.crc"):
+                    (checkpoint / folder / name).unlink(missing_ok=True)
+        with pytest.raises(StreamingQueryException, match="batch 1 is to be sent after batch 2"):
+            run(rows, receiver.url, checkpoint)
+
+
+def test_rows_that_were_kept_and_then_lost_are_not_replaced_by_others(spark, source, tmp_path):
+    checkpoint = tmp_path / "checkpoint"
+    with full_after(5) as receiver, pytest.raises(StreamingQueryException):
+        run(streamed(spark, source), receiver.url, checkpoint)
+    next((checkpoint / "sending" / "0").glob("part-*")).unlink()
+    with HttpReceiver() as receiver:
+        with pytest.raises(StreamingQueryException, match="not those that were kept"):
+            run(streamed(spark, source), receiver.url, checkpoint)
+        assert receiver.rows() == []
+
+
+def test_rows_whose_writing_was_cut_short_are_written_again(spark, source, tmp_path):
+    """Nothing has left then: what was written counts only with its list of files."""
+    checkpoint = tmp_path / "checkpoint"
+    (checkpoint / "sending" / "0").mkdir(parents=True)
+    (checkpoint / "sending" / "0" / "part-00000-cut.txt.lz4").write_bytes(b"half")
+    with HttpReceiver() as receiver:
+        run(streamed(spark, source), receiver.url, checkpoint)
+        assert {body for *_, body in receiver.rows()} == {f"row {number}".encode() for number in range(ROWS)}
+
+
+def test_a_batch_is_ended_under_the_name_it_was_begun_under(spark, source, tmp_path):
+    with full_after(5) as receiver, pytest.raises(StreamingQueryException):
+        run(streamed(spark, source), receiver.url, tmp_path / "checkpoint", sender="one")
+    with pytest.raises(StreamingQueryException, match="begun by the sender 'one', not 'two'"):
+        run(streamed(spark, source), "http://127.0.0.1:9/", tmp_path / "checkpoint", sender="two")
+
+
+def test_without_keeping_each_start_has_a_sender_of_its_own(spark, source, tmp_path):
+    came = []
+    for slots, receiving in ((1, full_after(50)), (4, HttpReceiver())):
+        with cut_for(spark, slots), receiving as receiver:
+            try:
+                run(streamed(spark, source), receiver.url, tmp_path / "checkpoint", sender="me", repeatable=False)
+            except StreamingQueryException:
+                assert slots == 1
+            came += receiver.rows()
+    assert len(came) == len(without_doubles(came)) == ROWS + 50, "twice, never lost"
+    assert {row[0][:3] for row in came} == {"me."}
+    assert len({row[0] for row in came}) == 2
+    assert not (tmp_path / "checkpoint" / "sending").exists()
+
+
+def test_a_named_run_is_repeated_as_the_same_on_any_number_of_cores(spark, source, tmp_path):
+    def send(url):
+        df = with_random_numbers(spark.read.parquet(source))
+        return evenly.send(df, to=evenly.HttpPost(url), sender="nightly", batch=7, checkpoint=tmp_path / "kept")
+
+    with cut_for(spark, 1), full_after(100) as receiver:
+        with pytest.raises(DestinationFailed, match="answered 507"):
+            send(receiver.url)
+        came = receiver.rows()
+    with cut_for(spark, 4), HttpReceiver() as receiver:
+        sent = send(receiver.url)
+        came += receiver.rows()
+    assert (sent.rows, sent.sender, sent.batch) == (ROWS, "nightly", 7)
+    assert len({row[:4] for row in came}) == len(set(came)) == len(without_doubles(came)) == ROWS
+    with pytest.raises(CheckpointMismatch, match="begun by the sender 'nightly'"):
+        evenly.send(spark.range(1), to=print, sender="other", batch=7, checkpoint=tmp_path / "kept")
+    with pytest.raises(InvalidParameter, match=r"sender='nightly' names a run .* give checkpoint="):
+        evenly.send(spark.range(1), to=print, sender="nightly")
+
+
+def test_bytes_of_all_kinds_and_lengths_are_kept_as_they_are(spark, tmp_path):
+    bodies = [bytes(range(256)) * 3, b"", b"\n", b"\r\n", b"x" * 100_000, b"\x00"]
+    df = spark.createDataFrame([(body,) for body in bodies], "body binary").coalesce(1)
+    with HttpReceiver() as receiver:
+        evenly.send(df, to=evenly.HttpPost(receiver.url), checkpoint=tmp_path)
+        assert [body for *_, body in receiver.rows()] == bodies
+
+
+def test_a_kept_file_that_was_changed_is_noticed(spark, tmp_path):
+    with HttpReceiver() as receiver:
+        options = {"to": evenly.HttpPost(receiver.url), "sender": "s", "checkpoint": tmp_path}
+        evenly.send(spark.range(9), **options)
+        (told,) = Path(tmp_path, "sending").glob("*.json")
+        content = json.loads(told.read_text())
+        told.write_text(json.dumps({**content, "sender": uuid.uuid4().hex}))
+        (told.parent / f".{told.name}.crc").unlink()
+        with pytest.raises(DamagedData, match="checksum"):
+            evenly.send(spark.range(9), **options)
