@@ -35,7 +35,9 @@ def main() -> int:
 
 
 def _asked() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m faults", description="Seeded schedules of faults on a cluster on loopback.")
+    parser = argparse.ArgumentParser(
+        prog="python -m faults", description="Seeded schedules of faults on a cluster on loopback."
+    )
     parser.add_argument("--seed", type=int, default=0, help="the seed, or with --schedules the first one")
     parser.add_argument("--schedules", type=int, help="how many seeds, one after the other")
     parser.add_argument("--schedule", help="a schedule as JSON, as a shrunk one is printed")

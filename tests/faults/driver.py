@@ -71,7 +71,9 @@ def prepared(root: SparkSession, settings: Settings) -> SparkSession:
         "spark.sql.session.timeZone": settings.zone,
         "spark.sql.execution.arrow.maxRecordsPerBatch": settings.arrow_rows,
         "spark.sql.shuffle.partitions": settings.partitions,
-        "spark.sql.streaming.stateStore.providerClass": _PROVIDER.format("HDFSBacked" if settings.store == "hdfs" else "RocksDB"),
+        "spark.sql.streaming.stateStore.providerClass": _PROVIDER.format(
+            "HDFSBacked" if settings.store == "hdfs" else "RocksDB"
+        ),
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": settings.store == "changelog",
     }.items():
         spark.conf.set(name, str(value).lower() if isinstance(value, bool) else str(value))
@@ -95,7 +97,11 @@ def ran(root: SparkSession, told: dict[str, Any]) -> dict[str, Any]:
         refused = schedule.options.other_type and schedule.operation == "stream_join"
         outcome = {"verdict": "refused" if refused else "error", "why": f"{type(error).__name__}: {error}"[:1500]}
     except Exception as error:  # noqa: BLE001 - an error is an outcome
-        outcome = {"verdict": "error", "why": f"{type(error).__name__}: {error}"[:1500], "trace": traceback.format_exc()[-3000:]}
+        outcome = {
+            "verdict": "error",
+            "why": f"{type(error).__name__}: {error}"[:1500],
+            "trace": traceback.format_exc()[-3000:],
+        }
     else:
         if schedule.operation not in {"send", "send_stream"}:
             work.keep("found.json", found)

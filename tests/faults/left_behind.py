@@ -16,7 +16,20 @@ from pyspark.sql import SparkSession
 from faults.cluster import TOKEN
 
 _PATIENCE_S = 6.0
-_OF_SPARK = ("spark-", "blockmgr-", "pyspark-", "hsperfdata", "artifacts", "StateStore-", "lib", "jna", "zstd", "snappy", "lz4", "temporary")
+_OF_SPARK = (
+    "spark-",
+    "blockmgr-",
+    "pyspark-",
+    "hsperfdata",
+    "artifacts",
+    "StateStore-",
+    "lib",
+    "jna",
+    "zstd",
+    "snappy",
+    "lz4",
+    "temporary",
+)
 
 
 def of_driver(spark: SparkSession) -> str:

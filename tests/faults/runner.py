@@ -14,7 +14,7 @@ import threading
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from faults import left_behind
 from faults.cluster import Cluster, environment
@@ -24,7 +24,7 @@ from faults.sent import kept, parsed
 from http_receiver import HttpReceiver
 from line_receiver import LineReceiver
 
-_LIMIT_S = 150.0
+_LIMIT_S = 300.0
 _STOPPED_S = 2.0
 _CHECKPOINT_SIZE = "48m"
 
@@ -133,7 +133,7 @@ class Runner:
         self.cluster = Cluster(folder)
         self._driver: Driver | None = None
 
-    def __enter__(self) -> Runner:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

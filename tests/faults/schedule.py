@@ -190,7 +190,28 @@ def draw(seed: int) -> Schedule:
     elif chance.random() < 0.3:
         others = [other for other in KINDS if other != kind and _meets(operation, other) and other != "disk"]
         faults.append(_fault(chance, chance.choice(others), operation))
-    return Schedule(seed, operation, shape, settings, options, tuple(faults))
+    return Schedule(seed, operation, shape, settings, _known(options, operation), tuple(faults))
+
+
+_TAKES = {
+    "join": ("left",),
+    "split": ("spread_on_row",),
+    "aggregate": ("spread_on_row",),
+    "apply_pandas": ("with_key",),
+    "apply_arrow": ("with_key",),
+    "cost": ("mode", "on_error", "retries", "learnt"),
+    "send": ("to", "policy"),
+    "stream_cost": ("mode", "on_error", "retries", "restart_at"),
+    "send_stream": ("to", "policy", "restart_at"),
+    "stream_join": ("restart_at", "controller", "look", "other_type"),
+}
+_OF_STREAMS = ("change_at", "restart_at", "controller", "look")
+
+
+def _known(options: Options, operation: str) -> Options:
+    """Only what the operation takes; the rest is as plain as can be."""
+    taken = _TAKES.get(operation, _OF_STREAMS if operation in STREAMS else ())
+    return Options(**{name: getattr(options, name) for name in taken})
 
 
 def _shape(chance: random.Random, operation: str, *, streaming: bool) -> Shape:
