@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 import tempfile
 import time
@@ -18,9 +19,12 @@ _GOOD = {"right", "refused", "skipped"}
 
 
 def main() -> int:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended from outside"))  # the cluster must not outlive its campaign
     asked = _asked()
     if asked.schedule:
         return _one(Schedule.from_json(asked.schedule), shrink=asked.shrink)
+    if asked.seeds:
+        return _many([draw(seed) for seed in asked.seeds], Path(asked.out), shrink=asked.shrink)
     if asked.schedules is None:
         if asked.list:
             _say(draw(asked.seed).told())
@@ -40,6 +44,7 @@ def _asked() -> argparse.Namespace:
     )
     parser.add_argument("--seed", type=int, default=0, help="the seed, or with --schedules the first one")
     parser.add_argument("--schedules", type=int, help="how many seeds, one after the other")
+    parser.add_argument("--seeds", type=int, nargs="+", help="these seeds, one after the other")
     parser.add_argument("--schedule", help="a schedule as JSON, as a shrunk one is printed")
     parser.add_argument("--list", action="store_true", help="say what would be run")
     parser.add_argument("--out", default="faults.json", help="outcomes; seeds that are in it already are not run again")

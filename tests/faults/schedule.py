@@ -183,14 +183,16 @@ def draw(seed: int) -> Schedule:
     )
     if operation == "stream_move":
         options = replace(options, change_at=chance.choice((1, 1, 2)))
-    faults = [_fault(chance, kind, operation)]
+    options = _known(options, operation)
+    calls = {"input": 3, "work": _calls(operation, shape, options)}
+    faults = [_fault(chance, kind, operation, calls)]
     if kind == "tick":
         # What a tick has spoilt is seen by whoever loads the state anew.
         faults.append(Fault("cores", "batch", FILES - 1, chance.choice((1, 2))))
     elif chance.random() < 0.3:
         others = [other for other in KINDS if other != kind and _meets(operation, other) and other != "disk"]
-        faults.append(_fault(chance, chance.choice(others), operation))
-    return Schedule(seed, operation, shape, settings, _known(options, operation), tuple(faults))
+        faults.append(_fault(chance, chance.choice(others), operation, calls))
+    return Schedule(seed, operation, shape, settings, options, tuple(faults))
 
 
 _TAKES = {
@@ -231,14 +233,25 @@ def _shape(chance: random.Random, operation: str, *, streaming: bool) -> Shape:
     )
 
 
-def _fault(chance: random.Random, kind: str, operation: str) -> Fault:
+def _calls(operation: str, shape: Shape, options: Options) -> int:
+    """How many calls the work makes at least, if there are rows: moments beyond would never come."""
+    by_row = (operation in {"cost", "stream_cost"} and options.mode != "batches") or (
+        operation in {"send", "send_stream"} and options.to == "function"
+    )
+    if by_row:
+        return 12
+    if operation in {"group_pandas", "cogroup", "apply_pandas", "apply_arrow", "aggregate", "split"}:
+        return {"flat": 12, "zipf": 8, "hot": 6, "one": 1}[shape.skew] if shape.key != "boolean" else 1
+    return 3 if operation in STREAMS else 1 + (shape.skew != "one" and shape.key != "boolean")
+
+
+def _fault(chance: random.Random, kind: str, operation: str, calls: dict[str, int]) -> Fault:
     cores = chance.choice((1, 2, 3))
     if kind in BETWEEN_BATCHES:
         return Fault(kind, "batch", chance.randint(1, FILES - 1), cores)
     # What a driver only reads has no work of its own.
     where = "input" if operation == "diagnose" else chance.choice(("input", "work", "work"))
-    most = 8 if where == "input" else 12
-    return Fault(kind, where, chance.randint(1, most), cores)
+    return Fault(kind, where, chance.randint(1, calls[where]), cores)
 
 
 def simpler(schedule: Schedule) -> Iterator[Schedule]:
