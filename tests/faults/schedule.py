@@ -35,7 +35,7 @@ BETWEEN_BATCHES = ("cores", "tick", "disk")
 KINDS = (*ANYWHERE, *BETWEEN_BATCHES)
 
 FILES = 4
-"""Batches of a stream, one file each."""
+"""Batches of a stream."""
 
 
 @dataclass(frozen=True)
@@ -187,7 +187,8 @@ def draw(seed: int) -> Schedule:
     calls = {"input": 3, "work": _calls(operation, shape, options)}
     faults = [_fault(chance, kind, operation, calls)]
     if kind == "tick":
-        # What a tick has spoilt is seen by whoever loads the state anew.
+        # What a tick has spoilt after a change is seen by whoever loads the state anew.
+        faults = [replace(fault, at=max(fault.at, options.change_at)) for fault in faults]
         faults.append(Fault("cores", "batch", FILES - 1, chance.choice((1, 2))))
     elif chance.random() < 0.3:
         others = [other for other in KINDS if other != kind and _meets(operation, other) and other != "disk"]
@@ -246,7 +247,7 @@ def _calls(operation: str, shape: Shape, options: Options) -> int:
 
 
 def _fault(chance: random.Random, kind: str, operation: str, calls: dict[str, int]) -> Fault:
-    cores = chance.choice((1, 2, 3))
+    cores = chance.choice((1, 2))
     if kind in BETWEEN_BATCHES:
         return Fault(kind, "batch", chance.randint(1, FILES - 1), cores)
     # What a driver only reads has no work of its own.

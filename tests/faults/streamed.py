@@ -20,36 +20,39 @@ from faults.inputs import differing, key_names, quoted
 from faults.schedule import FILES
 from faults.work import Restart, Rows, Work, listed
 
+PIECES = 4
+"""Files of a batch: other numbers of cores put them into partitions otherwise."""
 Start = Callable[[Work, DataFrame], Any]
 TICKS_S = 3.0
 """Longer than two intervals of state maintenance, see driver.py."""
 
 
 def stage(work: Work) -> None:
-    """The files that are to come."""
+    """The files that are to come, a folder for each batch."""
     if (work.folder / "staged").exists():
         return
     (work.folder / "in").mkdir()
     table, rows = work.plain().toArrow(), work.schedule.shape.rows
     partial = work.folder / "staging"
-    partial.mkdir(exist_ok=True)
-    cuts = [rows * place // FILES for place in range(FILES + 1)]
-    for number in range(FILES):
-        part = table.slice(cuts[number], cuts[number + 1] - cuts[number])
-        # Row groups, so that other numbers of cores cut a file otherwise.
-        pq.write_table(part, partial / f"{number}.parquet", row_group_size=max(part.num_rows // 4, 1))
+    parts = FILES * PIECES
+    cuts = [rows * place // parts for place in range(parts + 1)]
+    for number in range(parts):
+        path = partial / str(number // PIECES) / f"{number}.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(table.slice(cuts[number], cuts[number + 1] - cuts[number]), path)
     partial.rename(work.folder / "staged")
 
 
 def run(work: Work, start: Start) -> None:
     """Every file that has not come yet, then the end. A disk that is full may end the query: it is started again."""
     stage(work)
-    rows = work.spark.readStream.schema(work.plain().schema).option("maxFilesPerTrigger", 1)
+    rows = work.spark.readStream.schema(work.plain().schema).option("maxFilesPerTrigger", PIECES)
+    rows = rows.option("recursiveFileLookup", "true")
     source = work.counting(differing(rows.parquet(str(work.folder / "in")), work.schedule.shape.twice), "input")
     query = start(work, source)
     query.processAllAvailable()
     for number in range(FILES):
-        came = work.folder / "in" / f"{number}.parquet"
+        came = work.folder / "in" / str(number)
         if came.exists():
             continue
         query = _between(work, query, number, lambda: start(work, source))
