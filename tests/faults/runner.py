@@ -136,8 +136,10 @@ class Runner:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        if self._driver is not None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self._driver is not None and kind is not None:
+            self._driver.kill()  # whoever is ended from outside has no time
+        elif self._driver is not None:
             self._driver.close()
         self.cluster.close()
         shutil.rmtree(self.folder, ignore_errors=True)
