@@ -4,8 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
+# make test-faults: which seeds, and the file that holds their outcomes.
+SEED := 0
+SCHEDULES := 300
+FAULTS := faults-$(SEED)-$(SCHEDULES).json
+
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint test-unit test-spark test-browser test-old-spark bench-micro bench-spark bench-groups bench-hot-key \
+.PHONY: help demo test lint test-unit test-spark test-browser test-old-spark test-faults bench-micro bench-spark bench-groups bench-hot-key \
 	bench-emission bench-word-count bench-shuffle bench-cost bench-keys bench-stage bench-streaming bench-drift bench-plan recorded lock format clean
 
 help: ## Explain every target
@@ -34,6 +39,9 @@ test-browser: $(READY) ## Run the tests that look at pages in a browser
 
 test-old-spark: $(READY) ## Run a short test on PySpark 3.5 and 4.0, each in an environment of its own (downloads 600 MB)
 	sh scripts/old_spark.sh $(BIN)/python
+
+test-faults: $(READY) ## Run SCHEDULES=300 seeded schedules of faults from SEED=0 on a cluster on loopback; goes on where it was stopped
+	PYTHONPATH=tests $(BIN)/python -m faults --seed $(SEED) --schedules $(SCHEDULES) --out $(FAULTS)
 
 bench-micro: $(READY) ## Measure the kernels on one core, beside numpy and DataSketches
 	$(BIN)/python benchmarks/micro.py
@@ -86,7 +94,7 @@ lock: $(READY) ## Resolve the dependencies anew into requirements.lock
 		--generate-hashes --no-emit-index-url --no-header --upgrade --quiet --output-file requirements.lock
 
 clean: ## Remove the environment and what tools leave behind
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache evenly-demo.html
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache evenly-demo.html faults-*.json
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(READY): requirements.lock pyproject.toml scripts/environment.sh

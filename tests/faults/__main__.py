@@ -1,0 +1,110 @@
+"""python -m faults [--seed N] [--schedules N] [--list] [--out FILE]"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from faults.runner import Runner
+from faults.schedule import KINDS, OPERATIONS, Schedule, draw
+from faults.table import table
+
+_GOOD = {"right", "refused", "skipped"}
+
+
+def main() -> int:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended from outside"))  # the cluster must not outlive its campaign
+    asked = _asked()
+    if asked.schedule:
+        return _one(Schedule.from_json(asked.schedule), shrink=asked.shrink)
+    if asked.seeds:
+        return _many([draw(seed) for seed in asked.seeds], Path(asked.out), shrink=asked.shrink)
+    if asked.schedules is None:
+        if asked.list:
+            _say(draw(asked.seed).told())
+            return 0
+        return _one(draw(asked.seed), shrink=asked.shrink)
+    seeds = range(asked.seed, asked.seed + asked.schedules)
+    if asked.list:
+        for seed in seeds:
+            _say(draw(seed).told())
+        return 0
+    return _many([draw(seed) for seed in seeds], Path(asked.out), shrink=asked.shrink)
+
+
+def _asked() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m faults", description="Seeded schedules of faults on a cluster on loopback."
+    )
+    parser.add_argument("--seed", type=int, default=0, help="the seed, or with --schedules the first one")
+    parser.add_argument("--schedules", type=int, help="how many seeds, one after the other")
+    parser.add_argument("--seeds", type=int, nargs="+", help="these seeds, one after the other")
+    parser.add_argument("--schedule", help="a schedule as JSON, as a shrunk one is printed")
+    parser.add_argument("--list", action="store_true", help="say what would be run")
+    parser.add_argument("--out", default="faults.json", help="outcomes; seeds that are in it already are not run again")
+    parser.add_argument("--no-shrink", dest="shrink", action="store_false", help="leave failing schedules as they are")
+    return parser.parse_args()
+
+
+def _one(schedule: Schedule, *, shrink: bool) -> int:
+    _say(schedule.told())
+    with Runner(Path(tempfile.mkdtemp(prefix="evenly-faults-"))) as runner:
+        outcome = runner.run(schedule)
+        _say(json.dumps(outcome, indent=1).replace("\\n", "\n"))
+        if outcome["verdict"] in _GOOD:
+            return 0
+        if shrink:
+            _tell_shrunk(runner, schedule, outcome)
+    return 1
+
+
+def _tell_shrunk(runner: Runner, schedule: Schedule, outcome: dict[str, Any]) -> dict[str, Any]:
+    plainer, why = runner.shrunk(schedule, outcome)
+    _say(f"  shrunk: {plainer.told()}\n  {why['verdict']}: {why.get('why', '')[:400]}")
+    _say(f"  again: python -m faults --seed {schedule.seed}\n  shrunk: python -m faults --schedule '{plainer.as_json()}'")
+    return {"shrunk": plainer.as_json(), "shrunk_why": why.get("why", "")}
+
+
+def _many(schedules: list[Schedule], out: Path, *, shrink: bool) -> int:
+    """Schedules in the order in which a driver serves longest; what has been run is kept in a file."""
+    done: dict[str, dict[str, Any]] = json.loads(out.read_text()) if out.exists() else {}
+    left = [schedule for schedule in schedules if str(schedule.seed) not in done]
+    left.sort(key=lambda one: (one.settings.speculation, one.seed))
+    begun = time.monotonic()
+    with Runner(Path(tempfile.mkdtemp(prefix="evenly-faults-"))) as runner:
+        for number, schedule in enumerate(left, 1):
+            outcome = runner.run(schedule)
+            record = {"operation": schedule.operation, "faults": [fault.kind for fault in schedule.faults], **outcome}
+            _say(f"{number}/{len(left)} {outcome['verdict']} in {outcome['seconds']} s, {schedule.told()}")
+            if outcome["verdict"] not in _GOOD:
+                _say(f"  {outcome.get('why', '')[:600]}\n  again: python -m faults --seed {schedule.seed}")
+                if shrink:
+                    record |= _tell_shrunk(runner, schedule, outcome)
+            done[str(schedule.seed)] = record
+            out.write_text(json.dumps(done, indent=1))
+    records = {int(seed): record for seed, record in done.items()}
+    _say(table(records, OPERATIONS, KINDS))
+    failed = {seed: record for seed, record in records.items() if record["verdict"] not in _GOOD}
+    for seed, record in sorted(failed.items()):
+        _say(f"seed {seed}: {record['verdict']}: {record.get('why', '')[:200]}")
+    total = sum(record["seconds"] for record in records.values())
+    _say(
+        f"{len(records)} schedules, {len(failed)} wrong, {total / max(len(records), 1):.1f} s each on average, "
+        f"{time.monotonic() - begun:.0f} s now"
+    )
+    return 1 if failed else 0
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

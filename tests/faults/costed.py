@@ -1,0 +1,106 @@
+"""A function on every row, in batch and in a stream: every row gives one result, whatever it is dealt by."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+import evenly
+from evenly.errors import FunctionFailed
+from faults.moments import Moments
+from faults.work import Rows, Work, listed
+
+RESULT = "row long, twice long"
+
+
+def every_row(work: Work) -> Rows:
+    return listed(work.plain().select("row", F.col("v") * 2))
+
+
+def function(moments: Moments, mode: str) -> tuple[Callable[[Any], Any], dict[str, int]]:
+    """The function of a schedule, and the options that it needs."""
+
+    def alone(row: Any) -> tuple[int, int]:
+        moments.call("work")
+        return row["row"], row["v"] * 2
+
+    async def later(row: Any) -> tuple[int, int]:
+        await asyncio.sleep(0)
+        return alone(row)
+
+    def batches(batch: pa.RecordBatch) -> pa.RecordBatch:
+        moments.call("work")
+        return pa.RecordBatch.from_arrays([batch["row"], pc.multiply(batch["v"], 2)], ["row", "twice"])
+
+    if mode == "batches":
+        return batches, {"batch_rows": 50}
+    if mode == "async":
+        return later, {"threads": 4}
+    return alone, {"threads": 4 if mode == "threads" else 1}
+
+
+def cost(work: Work) -> Rows:
+    options = work.schedule.options
+    called, more = function(work.moments, options.mode)
+    rows = work.rows()
+    kwargs: dict[str, Any] = {"instances": work.instances, "on_error": options.on_error, "retries": options.retries, **more}
+    if options.learnt:
+        watch = evenly.CostWatch()
+        undisturbed, _ = function(Moments(work.folder, []), options.mode)
+        evenly.by_cost(work.plain(), undisturbed, RESULT, cost_key="g", watch=watch, **kwargs).collect()
+        watch.costs.save(work.folder / "costs.json")
+        kwargs["costs"] = str(work.folder / "costs.json")
+    else:
+        kwargs["cost_key"] = "g"
+    try:
+        found = evenly.by_cost(rows, called, RESULT, **kwargs).collect()
+    except Exception as error:
+        if options.on_error == "fail" and work.happened("exception") and _told(error):
+            return every_row(work)  # what was asked for: the job ends with the row's error
+        raise
+    return _with_letters(work, [row.asDict(recursive=True) for row in found])
+
+
+def _told(error: Exception) -> bool:
+    return isinstance(error, FunctionFailed) or "FunctionFailed" in str(error)
+
+
+def _with_letters(work: Work, found: list[dict[str, Any]]) -> Rows:
+    """Results, and for a row that failed what it would have been: letters are possible only where an exception was raised."""
+    good, letters = [], []
+    for row in found:
+        if row.get("error") is None:
+            good.append((row["row"], row["twice"]))
+        else:
+            letters.append(json.loads(row["error"]["row"]))
+    assert not letters or work.happened("exception"), f"{len(letters)} rows failed though nothing was raised"
+    return good + [(letter["row"], letter["v"] * 2) for letter in letters]
+
+
+def start_stream(work: Work, rows: DataFrame) -> Any:
+    options = work.schedule.options
+    called, more = function(work.moments, options.mode)
+
+    def sink(results: DataFrame, batch: int) -> None:
+        found = [row.asDict(recursive=True) for row in results.collect()]
+        work.keep(f"out-{batch:05d}.json", _with_letters(work, found))
+
+    return evenly.stream_by_cost(
+        rows,
+        called,
+        RESULT,
+        cost_key="g",
+        instances=work.instances,
+        sink=sink,
+        checkpoint=work.folder / "checkpoint",
+        on_error=options.on_error,
+        retries=options.retries,
+        **more,
+    )
