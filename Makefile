@@ -64,7 +64,7 @@ bench-word-count: $(READY) ## Measure the word-count testbed: 10 Spark tasks sha
 bench-shuffle: $(READY) ## Measure shuffle grouping on 100 streams, beside its bars and an independent reproduction
 	$(BIN)/python benchmarks/shuffle.py
 
-bench-cost: $(READY) ## Measure rows of unequal cost on Spark: batch and completion time, overhead, memory; recorded rows if EVENLY_DATA=folder
+bench-cost: $(READY) ## Measure rows of unequal cost on Spark: whole jobs, overhead, memory; recorded rows if EVENLY_DATA=folder
 	$(BIN)/python benchmarks/cost_stage.py
 
 bench-keys: $(READY) recorded ## Measure balance and drift on recorded keys in the folder EVENLY_DATA

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 
 import evenly
@@ -37,6 +38,7 @@ SIZES = (500, 2_000, 10_000, 100_000)
 WIDTHS = {"narrow": 0, "10 kB": 10_000}
 LEARNING_SEED = 99
 BEHIND_S = 0.005
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]  # workers cannot import benchmarks
 WAYS = ("repartition(k)", "32 partitions", "128 partitions", "first run", "learnt")
 
 

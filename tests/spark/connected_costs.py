@@ -3,9 +3,11 @@
 import json
 import sys
 
+import numpy as np
 from pyspark.sql import SparkSession
 
 import evenly
+from evenly.grouping.cost import CostMeter
 from evenly.spark.java import provide_java
 
 ROWS = 600
@@ -35,6 +37,14 @@ def told(spark):
     results["keys"] = watch.costs.keys
     reused = evenly.by_cost(df, double, "twice long, kind int", costs=watch.costs, instances=3, on_error="skip")
     results["reused"] = sorted(row.twice for row in evenly.good_rows(reused).collect()) == [2 * at for at in range(ROWS)]
+    ids = [row.id for row in df.selectExpr("kind", "xxhash64(kind) as id").distinct().orderBy("kind").collect()]
+    meter = CostMeter()
+    meter.add(np.repeat(ids, 120), np.repeat([0.05, 0.001, 0.001, 0.001, 0.001], 120))
+    model, watch = evenly.CostModel(["kind"]).learn(meter.report(instance=0)), evenly.CostWatch()
+    dealt = evenly.by_cost(df, double, "twice long, kind int", costs=model, instances=3, watch=watch)
+    results["dealt"] = sorted(row.twice for row in dealt.collect()) == [2 * at for at in range(ROWS)]
+    results["decision"] = watch.decision.reason
+    results["estimated"] = [report.estimated_s for report in watch.reports]
     try:
         evenly.by_cost(df, double, "twice long", cost_key="kinds", instances=2)
     except evenly.EvenlyError as error:

@@ -22,6 +22,9 @@ def test_by_cost_works_on_connect(tmp_path):
     assert told["session"].startswith("pyspark.sql.connect")
     assert told["learnt"]
     assert told["reused"]
+    assert told["dealt"]
+    assert told["decision"].startswith("by cost")
+    assert max(told["estimated"]) < 1.05 * min(told["estimated"])
     assert not told["ready before"]
     assert told["reported"] == 600
     assert told["keys"] == 5

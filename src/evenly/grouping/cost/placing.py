@@ -14,7 +14,9 @@ from evenly.grouping.cost.model import CostModel
 
 @dataclass(frozen=True)
 class RoutingCosts:
-    """What routing takes beyond `repartition(k)`, in seconds. `benchmarks/cost_stage.py --part routing` measures it.
+    """What routing takes beyond `repartition(k)`, in seconds.
+
+    By the row and the byte as `benchmarks/cost_stage.py --part routing` measures cpu time; the two fixed times are assumed.
 
     Rows are routed where they are read, so `row_s` and `byte_s` are shared by as many tasks as there are slots. `gather` is
     what one router takes more: a stage of its own, through one task.
