@@ -23,7 +23,6 @@ from pyspark.sql.streaming.listener import (
 from evenly.grouping.controller import BatchLoad
 from evenly.grouping.keys.dkg import DKG, KeyCounts
 from evenly.kernels.types import F64
-from evenly.spark import murmur3
 
 _LEAST_TRACKED, _MOST_TRACKED = 64, 16_384
 
@@ -63,15 +62,15 @@ class Observation:
 
     def __init__(self, name: str, *, version: int, instances: int, learner: DKG) -> None:
         self._name, self.version, self._counted = name, version, Counted(learner)
-        self._instance_of = {int(value): at for at, value in enumerate(murmur3.partition_constants(instances))}
+        self._instances = instances
 
     def of(self, side: int) -> Callable[[DataFrame, Column, Column, Column | None], DataFrame]:
         """Adds the observation to the rows of one DataFrame: what `with_slot_of_window` takes."""
 
         def observe(steps: DataFrame, routed: Column, identity: Column, newest: Column | None) -> DataFrame:
-            shown = [_counts(routed, len(self._instance_of)).alias("rows"), *self._counted.columns(identity)]
+            shown = [_counts(routed, self._instances).alias("rows"), *self._counted.columns(identity)]
             if newest is not None:
-                shown.append(_counts(F.when(newest, routed), len(self._instance_of)).alias("newest"))
+                shown.append(_counts(F.when(newest, routed), self._instances).alias("newest"))
             return steps.observe(f"{self._name}_{side}", *shown)
 
         return observe
@@ -86,10 +85,10 @@ class Observation:
         return rows, BatchLoad(newest, self._counted.read(found))
 
     def _decoded(self, counted: list[Any] | None) -> F64:
-        rows = np.zeros(len(self._instance_of))
+        rows = np.zeros(self._instances)
         for entry in counted or []:
             if entry["item"] is not None:
-                rows[self._instance_of[entry["item"]]] = entry["count"]
+                rows[entry["item"]] = entry["count"]
         return rows
 
 
