@@ -233,7 +233,13 @@ class KeyedQuery:
         if self._controller is not None:
             instances, version = self._store.placement.instances, self._store.versions[-1].number
             name = f"{self._name}_{self._run}"
-            self._observation = Observation(name, version=version, instances=instances, learner=self._controller.learner)
+            self._observation = Observation(
+                name,
+                version=version,
+                instances=instances,
+                learner=self._controller.learner,
+                sides=len(self._pipeline.frames),
+            )
         return self._pipeline.start(self._store, self._observation)
 
     def _follow(self) -> None:
