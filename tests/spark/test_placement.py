@@ -1,9 +1,11 @@
 """Rows are where the mapping says, for every kind of key and any number of instances."""
 
 import decimal
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from pyspark.errors import AnalysisException
 from pyspark.sql import Row
 from pyspark.sql import functions as F
 
@@ -85,6 +87,18 @@ def test_the_slot_leads_to_the_right_one_of_many_partitions(spark, instances):
     names, mapping = mapping_for(df, "key", instances, heavy=50)
     sparks_choice = F.pmod(F.hash("key", "slot"), F.lit(instances)).alias("at")
     assert disagreements(with_slot(df, mapping, names, "slot").select(key_id(names).alias("id"), sparks_choice), mapping) == 0
+
+
+def test_plans_and_errors_are_short_with_a_thousand_instances(spark):
+    df = spark.range(10).select(F.col("id").alias("key"))
+    names, mapping = mapping_for(df, "key", 1_000)
+    many = replace(mapping, buckets=np.resize(mapping.buckets, 64_000))
+    for placed in (with_slot(df, many, names, "slot"), with_instance(df, many, names, "slot")):
+        grouped = placed.groupBy("key", "slot").agg(F.collect_list("key"))
+        assert len(grouped._jdf.queryExecution().toString()) < 50_000
+        with pytest.raises(AnalysisException) as unknown:
+            placed.select("nothing")
+        assert len(str(unknown.value)) < 10_000
 
 
 def test_no_row_is_misplaced_with_several_key_columns_and_fields_of_structs(spark):

@@ -1,7 +1,6 @@
 """Rows to instances in column arithmetic: no Python in the path of rows, no search, no join.
 
-Tables (buckets, heavy keys) become array literals, built from one delimited string each: Spark folds it
-to a constant once, whatever the number of entries. All 32- and 64-bit products stay below 2^63, so that
+Tables (buckets, heavy keys) are looked up as `lookup.py` says. All 32- and 64-bit products stay below 2^63, so that
 ANSI mode has no overflow to raise. Each value that is used twice is a column of its own for a while (a
 "step"): nested expressions would repeat it, and the code that Spark generates would be too long to compile.
 """
@@ -13,22 +12,21 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import numpy as np
-from numpy.typing import NDArray
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from evenly.grouping.mapping import Mapping
 from evenly.grouping.two_choices import in_places, two_choice_tables
-from evenly.kernels.types import I32
 from evenly.spark import murmur3
 from evenly.spark.keys import key_columns, key_id
+from evenly.spark.lookup import lookup_tables, smallest
 
 INSTANCE = "__evenly_instance"
 
 
 def with_instance(df: DataFrame, mapping: Mapping, names: tuple[str, ...], column: str) -> DataFrame:
     """`df` with the instance of each row, an INT: what `repartitionById` takes."""
-    return _drop_steps(_routed(df, (Span(mapping),), names, None, _identity).withColumn(column, _step("routed")))
+    return _drop_steps(_routed(df, (Span(mapping),), names, None).withColumn(column, _step("routed")))
 
 
 @dataclass(frozen=True)
@@ -48,12 +46,12 @@ def with_slot(
     the same groups as grouping by `(within…, key…)`. The mapping sees the key alone: `within=("window",)` is for
     `groupBy("window", "user", "slot")`, where all windows of a user are to be on the user's instance.
     """
-    return _slotted(_routed(df, (Span(mapping),), names, None, murmur3.partition_constants), names, column, within)
+    return _slotted(_routed(df, (Span(mapping),), names, None), mapping.instances, names, column, within)
 
 
 Observe = Callable[[DataFrame, Column, Column, Column | None], DataFrame]
-"""Adds an observation to rows, given what stands for their instance (an entry of `partition_constants`), their key's id,
-and whether the last span serves them (None: it serves all)."""
+"""Adds an observation to rows, given their instance, their key's id, and whether the last span serves them (None: it
+serves all)."""
 
 
 def with_slot_of_window(
@@ -70,42 +68,53 @@ def with_slot_of_window(
     `window` is a column that `functions.window` made; without one there is one span. `spans` are in order of `from_us`, the
     first from the beginning. All rows of a window are under one mapping, so its groups stay whole while mappings change.
     """
-    steps = _routed(df, spans, names, window, murmur3.partition_constants)
+    steps = _routed(df, spans, names, window)
     if observe is not None:
         newest = _begun(df, window, spans[-1]) if len(spans) > 1 else None
         steps = observe(steps, _step("routed"), _step("id"), newest)
-    return _slotted(steps, names, column, () if window is None else (window,))
+    return _slotted(steps, spans[-1].mapping.instances, names, column, () if window is None else (window,))
 
 
-def _identity(instances: int) -> I32:
-    return np.arange(instances, dtype=np.int32)
-
-
-def _slotted(steps: DataFrame, names: tuple[str, ...], column: str, within: tuple[str, ...]) -> DataFrame:
-    """`steps`, whose step "routed" is a constant of murmur3 for each instance, with the slot."""
-    mixed = _step("routed").bitwiseXOR(F.hash(*key_columns(within), *key_columns(names)))
+def _slotted(steps: DataFrame, instances: int, names: tuple[str, ...], column: str, within: tuple[str, ...]) -> DataFrame:
+    """`steps`, whose step "routed" is the instance, with the slot."""
+    constants = lookup_tables(steps, {"constants": murmur3.partition_constants(instances)})["constants"]
+    mixed = constants[_step("routed")].bitwiseXOR(F.hash(*key_columns(within), *key_columns(names)))
     steps = steps.withColumn(_name("turned"), _product32(mixed, murmur3.UNMIX_FIRST))
     turned, bits = _step("turned"), murmur3.UNMIX_ROTATION
     rotated = F.shiftrightunsigned(turned, bits).bitwiseOR(F.shiftleft(turned, 32 - bits))
     return _drop_steps(steps.withColumn(column, _product32(rotated, murmur3.UNMIX_SECOND)))
 
 
-def _routed(
-    df: DataFrame, spans: Sequence[Span], names: tuple[str, ...], window: str | None, values: Callable[[int], I32]
-) -> DataFrame:
-    """`df` with the step "routed": `values(instances)[instance]` for the instance of each row's key."""
+def _routed(df: DataFrame, spans: Sequence[Span], names: tuple[str, ...], window: str | None) -> DataFrame:
+    """`df` with the step "routed": the instance of each row's key, an INT."""
     steps = df.withColumn(_name("id"), key_id(names))
-    routed = _routed_by(spans[0].mapping, values)
+    routed = _routed_by(df, spans[0].mapping)
     for span in spans[1:]:
-        routed = F.when(_begun(df, window, span), _routed_by(span.mapping, values)).otherwise(routed)
-    return steps.withColumn(_name("routed"), routed)
+        routed = F.when(_begun(df, window, span), _routed_by(df, span.mapping)).otherwise(routed)
+    return steps.withColumn(_name("routed"), routed.cast("int"))
 
 
-def _routed_by(mapping: Mapping, values: Callable[[int], I32]) -> Column:
-    value_of = values(mapping.instances)
-    bucket = F.pmod(_step("id"), _long(mapping.buckets.size)).cast("int")
-    routed = array_literal(value_of[mapping.buckets], "int")[bucket]
-    return _heavy_or(routed, mapping, value_of) if mapping.heavy_keys.size else routed
+def _routed_by(df: DataFrame, mapping: Mapping) -> Column:
+    """The instance of a key, a bucket's or its own. Ids are hashes, so their bits lead to the places of heavy keys."""
+    heavy = mapping.heavy_keys
+    first, second = two_choice_tables(heavy) if heavy.size else (np.zeros(0, np.int32),) * 2
+    tables = {"buckets": smallest(mapping.buckets)}
+    for name, table in (("first", first), ("second", second)) if heavy.size else ():
+        tables[f"{name}_ids"] = in_places(table, heavy).view(np.int64)
+        tables[f"{name}_instances"] = in_places(table, smallest(mapping.heavy_instances))
+    known = lookup_tables(df, tables)
+    identity = _step("id")
+    routed = known["buckets"][F.pmod(identity, _long(mapping.buckets.size)).cast("int")].cast("int")
+    if not heavy.size:
+        return routed
+    bits = first.size.bit_length() - 1
+    for name, place in (
+        ("second", F.shiftrightunsigned(identity, 64 - bits).cast("int")),
+        ("first", _low(identity, first.size - 1).cast("int")),
+    ):
+        own = known[f"{name}_instances"][place].cast("int")
+        routed = F.when(known[f"{name}_ids"][place] == identity, own).otherwise(routed)
+    return routed
 
 
 def _begun(df: DataFrame, window: str | None, span: Span) -> Column:
@@ -117,22 +126,6 @@ def _begun(df: DataFrame, window: str | None, span: Span) -> Column:
         moment = datetime(1970, 1, 1) + timedelta(microseconds=span.from_us)  # noqa: DTZ001 - it has no zone
         return F.col(start) >= F.lit(str(moment)).cast("timestamp_ntz")
     return F.col(start) >= F.timestamp_micros(_long(span.from_us))
-
-
-def _heavy_or(otherwise: Column, mapping: Mapping, value_of: I32) -> Column:
-    """The value of a heavy key's own instance, else `otherwise`. Ids are hashes, so their bits lead to their places."""
-    first, second = two_choice_tables(mapping.heavy_keys)
-    values = value_of[mapping.heavy_instances]
-    bits = first.size.bit_length() - 1
-    identity = _step("id")
-    routed = otherwise
-    for table, place in (
-        (second, F.shiftrightunsigned(identity, 64 - bits).cast("int")),
-        (first, _low(identity, first.size - 1).cast("int")),
-    ):
-        known = array_literal(in_places(table, mapping.heavy_keys).view(np.int64), "bigint")
-        routed = F.when(known[place] == identity, array_literal(in_places(table, values), "int")[place]).otherwise(routed)
-    return routed
 
 
 def _product32(x: Column, factor: int) -> Column:
@@ -147,11 +140,6 @@ def _low(x: Column, mask: int) -> Column:
 
 def _long(value: int) -> Column:
     return F.lit(value).cast("bigint")
-
-
-def array_literal(values: NDArray[np.int32] | NDArray[np.int64], kind: str) -> Column:
-    """A table as one constant column, whatever its length."""
-    return F.split(F.lit(",".join(map(str, values.tolist()))), ",").cast(f"array<{kind}>")
 
 
 def _name(step: str) -> str:

@@ -21,7 +21,8 @@ from evenly.grouping.splitting.planned import SplitMapping, Way
 from evenly.spark.by_key import check_mapping
 from evenly.spark.keys import Key, key_names
 from evenly.spark.learning import learn_mapping
-from evenly.spark.placement import INSTANCE, array_literal, with_instance
+from evenly.spark.lookup import lookup_tables, smallest
+from evenly.spark.placement import INSTANCE, with_instance
 
 POSITION = "position"
 NUMBER = "__evenlysplit_number"
@@ -103,18 +104,18 @@ def placed_by_part(
     is_split = F.col(NUMBER) < mapping.split.size
     starts, sizes = mapping.starts[:-1], np.diff(mapping.starts)
     cuts, others = mapping.draws
+    own = {"starts": smallest(starts), "sizes": sizes.astype(np.int64), "cuts": cuts.astype(np.int64)}
+    tables = lookup_tables(df, {**own, "parts": smallest(mapping.parts), "others": smallest(others)})
     # Each value that is used twice is a column for a while, as in placement.py. Rows that are not split are not hashed.
     if spread_on == POSITION:
         steps = steps.withColumn(_SPREAD, F.monotonically_increasing_id())
         spread = F.xxhash64(_SPREAD)
     steps = steps.withColumn(_SPREAD, F.when(is_split, spread))
-    parts_of_key = array_literal(sizes, "bigint")[F.col(NUMBER)]
-    place = array_literal(starts, "int")[F.col(NUMBER)] + F.pmod(F.col(_SPREAD), parts_of_key).cast("int")
+    parts_of_key = tables["sizes"][F.col(NUMBER)]
+    place = tables["starts"][F.col(NUMBER)].cast("int") + F.pmod(F.col(_SPREAD), parts_of_key).cast("int")
     steps = steps.withColumn(_PLACE, F.when(is_split, place))
-    here = F.shiftrightunsigned(F.col(_SPREAD), 33) < array_literal(cuts, "bigint")[F.col(_PLACE)]
-    drawn = F.when(here, array_literal(mapping.parts, "int")[F.col(_PLACE)]).otherwise(
-        array_literal(others, "int")[F.col(_PLACE)]
-    )
+    here = F.shiftrightunsigned(F.col(_SPREAD), 33) < tables["cuts"][F.col(_PLACE)]
+    drawn = F.when(here, tables["parts"][F.col(_PLACE)]).otherwise(tables["others"][F.col(_PLACE)]).cast("int")
     steps = steps.withColumn(INSTANCE, F.when(is_split, drawn).otherwise(F.col(INSTANCE)))
     return steps.drop(_SPREAD, _PLACE).repartitionById(mapping.instances, INSTANCE)
 

@@ -9,24 +9,22 @@ from __future__ import annotations
 
 import threading
 import time
-import uuid
 from collections.abc import Sequence
 from typing import Any
 
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, Row
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from evenly.grouping.keys.dkg import DKG
 from evenly.grouping.mapping import Mapping
 from evenly.spark.keys import key_id
-from evenly.spark.streaming.observing import Counted, ProgressListener
+from evenly.spark.streaming.observing import Counted
 
 REPLAYABLE = frozenset(
     ("parquet", "orc", "json", "csv", "text", "xml", "avro", "binaryfile", "kafka", "delta", "rate", "rate-micro-batch")
 )
 _POLL_S = 0.05
-_REPORT_S = 10.0  # progress is reported a moment after the batch
 
 
 def can_look(frames: Sequence[DataFrame]) -> bool:
@@ -41,39 +39,31 @@ def first_look(
 
     Reading stops after the batch that reaches `rows`, or after `seconds`.
     """
-    name = f"evenly_first_look_{uuid.uuid4().hex}"
     learner = DKG.automatic(instances, seed=seed, ids="xxhash64")
     counted = Counted(learner)
-    seen = threading.Event()
-    learnt = [-1]
+    seen, learning = threading.Event(), threading.Lock()
 
-    def learn(batch: int, metrics: dict[str, Row]) -> None:
-        if name not in metrics:
-            return
-        learner.fit_counts(counted.read([metrics[name]]))
-        learnt.append(batch)
-        if learner.total >= rows:
-            seen.set()
+    # Counted by a query of each batch and not beside it: what is observed is in progress events, which are to be short.
+    def learn(batch: DataFrame, _: int) -> None:
+        found = counted.read(batch.agg(*counted.columns(F.col("id"))).collect())
+        with learning:
+            if not seen.is_set():
+                learner.fit_counts(found)
+            if learner.total >= rows:
+                seen.set()
 
-    ids = df.select(key_id(names).alias("id")).observe(name, *counted.columns(F.col("id")))
-    listener = ProgressListener(learn)
-    streams = df.sparkSession.streams
-    streams.addListener(listener)
     try:
-        query = ids.writeStream.format("noop").trigger(availableNow=True).start()
+        ids = df.select(key_id(names).alias("id"))
+        query = ids.writeStream.foreachBatch(learn).trigger(availableNow=True).start()
         deadline = time.monotonic() + seconds
         while query.isActive and not seen.is_set() and time.monotonic() < deadline:
             time.sleep(_POLL_S)
         query.stop()
-        last = query.lastProgress
-        reported = time.monotonic() + _REPORT_S
-        while last is not None and name in last.observedMetrics and learnt[-1] < last.batchId and time.monotonic() < reported:
-            time.sleep(_POLL_S)
     except PySparkException:
         return None
-    finally:
-        streams.removeListener(listener)
-    return learner.mapping(columns=names) if learner.total > 0.0 else None
+    with learning:
+        seen.set()  # a batch that was cut off may still report
+        return learner.mapping(columns=names) if learner.total > 0.0 else None
 
 
 def _replayable(source: tuple[str, dict[str, str]]) -> bool:

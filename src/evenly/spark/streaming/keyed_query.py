@@ -200,7 +200,9 @@ class KeyedQuery:
         if self._controller is not None:
             name = f"{self._name}_{self._run}"
             learner = self._controller.learner
-            self._observation = Observation(name, version=version.number, instances=instances, learner=learner)
+            self._observation = Observation(
+                name, version=version.number, instances=instances, learner=learner, sides=len(self._pipeline.frames)
+            )
         query, grouped = self._pipeline.start(self._store, self._observation)
         self._read_rows = ReadRows(self._pipeline.spark, query, instances, grouped.placed)
         _LOG.info(

@@ -1,0 +1,48 @@
+"""Tables that a plan looks rows up in, without being part of its text or weighing on its tasks.
+
+A table as an array literal is printed whole wherever a plan is (explain, event logs, the message about a column that does
+not exist), and Spark folds it to boxed objects, which every task behind the shuffle deserialises again. Here a table is the
+value of a scalar subquery over one row that the plan holds itself: its text is `scalar-subquery#7`, no job runs for it, and
+tasks get one array of bytes, which generated code reads in place.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+Table = NDArray[np.signedinteger[Any]]
+
+_SPARK_TYPES = {np.dtype(np.int8): "tinyint", np.dtype(np.int16): "smallint", np.dtype(np.int32): "int"}
+
+
+def lookup_tables(df: DataFrame, tables: dict[str, Table]) -> dict[str, Column]:
+    """Each table as a constant array column for expressions over `df`: index it with an INT column."""
+    if not hasattr(type(df), "scalar"):  # Spark before 4.0
+        return {name: array_literal(table) for name, table in tables.items()}
+    arrays = {
+        name: pa.array([table], pa.list_(pa.field("entry", pa.from_numpy_dtype(table.dtype), nullable=False)))
+        for name, table in tables.items()
+    }
+    row = df.sparkSession.createDataFrame(pa.table(arrays))
+    return {name: row.select(name).scalar() for name in tables}
+
+
+def smallest(values: Table) -> Table:
+    """The values, none below 0, in the smallest type that holds them."""
+    most = int(values.max(initial=0))
+    for kind in (np.int8, np.int16, np.int32):
+        if most <= np.iinfo(kind).max:
+            return values.astype(kind)
+    return values.astype(np.int64)
+
+
+def array_literal(values: Table) -> Column:
+    """A table as one literal, whatever its length."""
+    kind = _SPARK_TYPES.get(values.dtype, "bigint")
+    return F.split(F.lit(",".join(map(str, values.tolist()))), ",").cast(f"array<{kind}>")
