@@ -11,20 +11,18 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import Row
 from pyspark.sql.streaming.query import StreamingQuery
 
-from evenly.errors import EvenlyError, ImmovableState
 from evenly.grouping.controller import BatchLoad, Decision, DriftController
 from evenly.grouping.mapping import Mapping
 from evenly.kernels.types import F64
-from evenly.spark.state.stores import PROVIDER, ROCKSDB
 from evenly.spark.streaming import mapping_store
 from evenly.spark.streaming.batches import Batch, BatchLog
 from evenly.spark.streaming.changing import change_by_moving, change_windows, check_change, recover_move
 from evenly.spark.streaming.mapping_store import MappingStore, Version
+from evenly.spark.streaming.movable import REFUSALS, why_immovable
 from evenly.spark.streaming.observing import Observation, ProgressListener
 from evenly.spark.streaming.read_rows import ReadRows
 from evenly.spark.streaming.starting import Pipeline
@@ -34,7 +32,6 @@ _LOG = logging.getLogger(__name__)
 _EFFECT_BATCHES = 3
 _REPORT_S = 10.0
 _REFUSALS_KEPT = 1_000
-_REFUSALS = (EvenlyError, PySparkException, Py4JError)
 
 
 class KeyedQuery:
@@ -65,7 +62,7 @@ class KeyedQuery:
         self._before: tuple[Observation, ReadRows] | None = None
         self._read_rows: ReadRows | None = None
         self._decides = True
-        self._immovable = None if controller is None else self._why_immovable()
+        self._immovable = None if controller is None else why_immovable(pipeline.spark, pipeline.checkpoint, store)
         if controller is not None:
             self._listener = ProgressListener(lambda batch, metrics: self._progress.put((batch, metrics)))
             pipeline.spark.streams.addListener(self._listener)
@@ -220,24 +217,6 @@ class KeyedQuery:
             _LOG.warning("%s: the mapping will stay as it is, whatever λ is: %s", self._pipeline.checkpoint, self._immovable)
         return query
 
-    def _why_immovable(self) -> str | None:
-        """Why no change can ever be brought in force for this checkpoint; None as far as can be seen before it starts."""
-        if self._store.placement.window is not None:
-            return None
-        spark, checkpoint = self._pipeline.spark, self._pipeline.checkpoint
-        try:
-            check_change(spark, checkpoint, self._store)
-        except ImmovableState as error:
-            return str(error)
-        except _REFUSALS:  # it has no batch yet: the session says what its state will be kept by
-            provider = str(spark.conf.get(PROVIDER))
-            if provider != ROCKSDB:
-                return (
-                    f"state that {provider} keeps cannot be moved to another mapping: before the query first starts, "
-                    f"spark.conf.set('{PROVIDER}', '{ROCKSDB}'), or group by windows and give window=; or controller=False"
-                )
-        return None
-
     def _follow(self) -> None:
         """The controller's thread: takes in every batch, and changes the mapping when it says so."""
         while (item := self._progress.get()) is not None:
@@ -292,7 +271,7 @@ class KeyedQuery:
         after_pct = sum(self._effect) / len(self._effect)
         try:
             self._store.note(last.number, {"after_pct": after_pct})
-        except (*_REFUSALS, OSError) as error:
+        except (*REFUSALS, OSError) as error:
             if not self._effect_unwritten:
                 _LOG.warning(
                     "%s: λ after version %d (%.1f %%) could not be written and will be tried again: %s",
@@ -333,7 +312,7 @@ class KeyedQuery:
         failure: Exception | None = None
         try:
             check_change(spark, checkpoint, store)
-        except _REFUSALS as error:
+        except REFUSALS as error:
             return error
         with forgotten_end(spark, str(self._query.id)):
             self._query.stop()
@@ -342,7 +321,7 @@ class KeyedQuery:
             return None  # it had failed by itself, which its user will see
         try:
             change(spark, checkpoint, store, decision.mapping, reason=decision.reason, figures=figures)
-        except _REFUSALS as error:
+        except REFUSALS as error:
             failure = error
             # What is written counts, not what this object remembers of it.
             store.load()
