@@ -23,6 +23,7 @@ from evenly.grouping.mapping import Mapping
 from evenly.kernels.types import F64
 from evenly.measures.load import imbalance_pct
 from evenly.spark.placement import with_slot_of_window
+from evenly.spark.state.lineage import current_checkpoint
 from evenly.spark.streaming import mapping_store
 from evenly.spark.streaming.changing import change_by_moving, change_windows, check_change, recover_move
 from evenly.spark.streaming.grouped import check_grouping
@@ -75,7 +76,7 @@ class Pipeline:
                 if not isinstance(writer, DataStreamWriter):
                     raise InvalidParameter(f"build must return a DataStreamWriter that is not started, got {writer!r}")
                 check_grouping(writer._df, slot=placement.slot, window=placement.window)  # noqa: SLF001 - it has no other
-                return writer.option("checkpointLocation", self.checkpoint).start()
+                return writer.option("checkpointLocation", current_checkpoint(self.spark, self.checkpoint)).start()
             finally:
                 settings.set(_SHUFFLE_PARTITIONS, before or "200")
 
