@@ -11,6 +11,7 @@ import pytest
 import evenly
 from evenly.errors import CheckpointMismatch, DamagedData, InvalidCheckpoint
 from evenly.grouping.keys import DKG
+from evenly.spark.hadoop_files import Folder
 from evenly.spark.state.lineage import CLOSED, current_checkpoint, needed_files
 from evenly.spark.state.migration import recover
 from evenly.spark.state.reading import rows_per_partition
@@ -172,6 +173,11 @@ def test_state_files_that_are_not_those_of_the_move_are_refused(spark, moved):
         with pytest.raises(DamagedData, match=rf"1 of \d+ state files .* {told}.*The query was not started"):
             moved.start()
     file.write_bytes(content)
+    stale = file.with_name(f".{file.name}.crc")
+    stale.write_bytes(b"crc\0\0\0\2\0" + bytes(4 * (len(content) // 512 + 1)))
+    with pytest.raises(DamagedData, match=r"ChecksumException.* delete the files \.\*\.crc"):
+        moved.start()
+    stale.unlink()
     moved.start().stop()
 
 
@@ -193,6 +199,20 @@ def test_a_lost_file_never_brings_old_state_back(spark, moved, lost, error, told
         away.rename(file)
     assert current_checkpoint(spark, moved.checkpoint) == before
     moved.start().stop()
+
+
+def test_a_stale_checksum_of_hadoop_beside_a_restored_file_is_passed_by_or_told(spark, tmp_path, caplog):
+    folder = Folder(spark, str(tmp_path))
+    folder.write("versions.json", "as it was")
+    (tmp_path / "versions.json").write_text("restored")
+    with pytest.raises(DamagedData, match=r"versions\.json does not fit .* delete \.versions\.json\.crc if you have restored"):
+        folder.read("versions.json")
+    assert folder.read("versions.json", checked_by_caller=True) == b"restored"
+    assert "is read without it" in caplog.text
+    folder.write("versions.json", "new")
+    assert folder.read("versions.json") == b"new"
+    folder.remove("versions.json")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_recorded_file_is_needed_until_its_store_has_a_later_snapshot():

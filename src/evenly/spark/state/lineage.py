@@ -15,6 +15,7 @@ longer be read by Spark, so a query that is started there, without Evenly, fails
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import os
@@ -24,6 +25,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -97,6 +100,9 @@ def read_record(spark: SparkSession, checkpoint: str) -> Record | None:
     if not folder.has(RECORD):
         return None
     content = read_json(folder, RECORD, newest=FORMAT_VERSION)
+    # Format 1 had none, and only the version.
+    if content.pop("checksum", None) != _checksum(content) and content["format_version"] > 1:
+        raise _damaged(folder, RECORD, "its checksum does not fit")
     try:
         files = {str(name): StateFile(int(it[0]), str(it[1])) for name, it in content.get("files", {}).items()}
         return Record(int(content["version"]), str(content.get("folder", "")), int(content.get("batch", -1)), files)
@@ -113,13 +119,13 @@ def write_record(spark: SparkSession, checkpoint: str, record: Record) -> None:
         "batch": record.batch,
         "files": {name: [it.length, it.sha256] for name, it in sorted(record.files.items())},
     }
-    Folder(spark, checkpoint).child("evenly").write(RECORD, json.dumps(content))
+    Folder(spark, checkpoint).child("evenly").write(RECORD, json.dumps({**content, "checksum": _checksum(content)}))
 
 
 def read_json(folder: Folder, name: str, *, newest: int) -> dict[str, Any]:
     """What a file of a move says, or one clear error."""
     try:
-        content = json.loads(folder.read(name))
+        content = json.loads(folder.read(name, checked_by_caller=name == RECORD))
     except ValueError as error:
         raise _damaged(folder, name, str(error)) from error
     version = content.get("format_version") if isinstance(content, dict) else None
@@ -238,9 +244,25 @@ def _digests(spark: SparkSession, lineage: str, lengths: Mapping[str, int]) -> d
     # Paths are meant as they are: a checkpoint may have brackets in its name.
     reader = spark.read.format("binaryFile").option("__globPaths__", "false")
     read = reader.load([f"{lineage.rstrip('/')}/{name}" for name in names])
-    for path, digest in read.select("path", F.sha2("content", 256)).collect():
+    try:
+        found = read.select("path", F.sha2("content", 256)).collect()
+    except (PySparkException, Py4JError) as error:
+        raise DamagedData(
+            f"the state files in {lineage} cannot be read ({_cause(error)}): restore the whole folder from a backup. "
+            "If you have, and it is on a local disk, delete the files .*.crc in it, which are of the files that were there before"
+        ) from error
+    for path, digest in found:
         digests["state/" + path.rpartition(f"{lineage.rstrip('/').rpartition('/')[2]}/state/")[2]] = digest
     return digests
+
+
+def _cause(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return next((line for line in lines if "ChecksumException" in line), lines[0])
+
+
+def _checksum(content: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def _below(lineage: str, name: str) -> str:

@@ -191,7 +191,7 @@ class MappingStore:
 
     def _read(self, name: str) -> bytes:
         try:
-            return self._folder.read(name)
+            return self._folder.read(name, checked_by_caller=True)
         except Py4JJavaError as error:
             raise self._damaged(name, str(error.java_exception.toString())) from error
 
