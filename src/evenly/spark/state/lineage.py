@@ -249,7 +249,7 @@ def _digests(spark: SparkSession, lineage: str, lengths: Mapping[str, int]) -> d
     except (PySparkException, Py4JError) as error:
         raise DamagedData(
             f"the state files in {lineage} cannot be read ({_cause(error)}): restore the whole folder from a backup. "
-            "If you have, and it is on a local disk, delete the files .*.crc in it, which are of the files that were there before"
+            "If you have, and it is on a local disk, delete the files .*.crc in it, which are of the files that were there"
         ) from error
     for path, digest in found:
         digests["state/" + path.rpartition(f"{lineage.rstrip('/').rpartition('/')[2]}/state/")[2]] = digest

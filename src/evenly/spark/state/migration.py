@@ -217,10 +217,11 @@ def _move(
         lineage.close(spark, location(path, record.folder))
         reached("closed")
         lineage.write_record(spark, path, moved)
-    except BaseException:
+    except BaseException as error:
         # What is written counts, also where the writing of it failed.
         if current_checkpoint(spark, path) != location(path, target):
             _undo(spark, path, record, target)
+            _LOG.warning("undid a move of the state of checkpoint %s to mapping version %d: %r", path, new.version, error)
         raise
     reached("exchanged")
     lineage.sweep(spark, path, moved)
