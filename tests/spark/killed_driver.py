@@ -21,6 +21,7 @@ from evenly.grouping.keys import DKG
 from evenly.spark.keys import key_id
 from evenly.spark.session import local_session
 from evenly.spark.state import migration as state_migration
+from evenly.spark.state.lineage import current_checkpoint
 from evenly.spark.streaming import mapping_store
 
 INSTANCES = 4
@@ -82,7 +83,7 @@ def main(folder: Path, kind: str, fatal: str) -> None:
 
 def told(spark, folder, query):
     """The state rows, those that no mapping in force has on their instance, and the versions."""
-    state = spark.read.format("statestore").load(str(folder / "checkpoint"))
+    state = spark.read.format("statestore").load(current_checkpoint(spark, folder / "checkpoint"))
     found = state.select(key_id(("key.user",)).alias("id"), "partition_id", "value.count").collect()
     ids = np.array([row.id for row in found], np.int64).view(np.uint64)
     places = np.array([row.partition_id for row in found])

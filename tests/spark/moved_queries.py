@@ -10,6 +10,7 @@ from pyspark.sql.streaming import StatefulProcessor
 
 from evenly.spark.keys import key_id
 from evenly.spark.placement import with_slot
+from evenly.spark.state.lineage import current_checkpoint
 from evenly.spark.state.reading import JOIN, operators, read_state
 
 ROWS = 250
@@ -36,8 +37,13 @@ class Query:
             if number == failing:
                 raise RuntimeError("the sink failed")
 
-        query = df.writeStream.foreachBatch(write).outputMode(self.mode).option("checkpointLocation", str(self.checkpoint))
+        query = df.writeStream.foreachBatch(write).outputMode(self.mode).option("checkpointLocation", self.current)
         query.trigger(availableNow=True).start().awaitTermination()
+
+    @property
+    def current(self):
+        """The folder that Spark knows as the checkpoint."""
+        return current_checkpoint(self.spark, self.checkpoint)
 
     def answers(self):
         """What the sink holds: all rows, or the last of each user where rows replace earlier ones."""

@@ -13,6 +13,7 @@ import evenly
 from evenly.errors import CheckpointMismatch, ColumnConflict, DamagedData, InvalidParameter, StreamingMismatch, UnknownColumn
 from evenly.grouping.keys import DKG
 from evenly.spark.keys import key_id
+from evenly.spark.state.lineage import current_checkpoint
 from evenly.spark.streaming import changing
 from evenly.spark.streaming.first_look import can_look
 
@@ -64,7 +65,7 @@ class Visits:
 
     def misplaced(self, mapping, condition="true"):
         """The groups with state that meet a condition, and how many of them are not on their key's instance."""
-        state = self.spark.read.format("statestore").load(self.checkpoint).where(condition)
+        state = self.spark.read.format("statestore").load(current_checkpoint(self.spark, self.checkpoint)).where(condition)
         found = state.select(key_id(("key.user",)).alias("id"), "partition_id").collect()
         ids = np.array([row.id for row in found], np.int64).view(np.uint64)
         return len(found), int(np.count_nonzero(mapping.assign_ids(ids) != [row.partition_id for row in found]))
@@ -141,7 +142,7 @@ def test_windows_that_have_begun_finish_where_they_are_and_new_ones_follow_the_n
     )
     first = query.mapping
     query.processAllAvailable()
-    state = spark.read.format("statestore").load(visits.checkpoint)
+    state = spark.read.format("statestore").load(current_checkpoint(spark, visits.checkpoint))
     latest = state.select(F.unix_micros(F.max("key.window.start"))).collect()[0][0]
     version = query.change_mapping(turned(first), reason="a test")
     assert version.number == 2

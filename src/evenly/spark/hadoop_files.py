@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import uuid
 from typing import Any, cast
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
+
+from evenly.errors import DamagedData
+
+_LOG = logging.getLogger(__name__)
 
 
 class Folder:
@@ -33,9 +39,28 @@ class Folder:
     def has(self, name: str) -> bool:
         return bool(self._files.exists(self._path(name)))
 
-    def read(self, name: str) -> bytes:
-        """What is in a file; an error of Hadoop's (a Java IOException, as Py4JJavaError) if it cannot be read."""
-        stream = self._files.open(self._path(name))
+    def read(self, name: str, *, checked_by_caller: bool = False) -> bytes:
+        """What is in a file; an error of Hadoop's (a Java IOException, as Py4JJavaError) if it cannot be read.
+
+        On a local disk Hadoop keeps a checksum of each file in `.name.crc`, which a file that was restored or edited with
+        other tools no longer fits. That is told as such, or passed over where the caller compares the content with a checksum
+        of its own (`checked_by_caller`).
+        """
+        try:
+            return self._read(self._files, name)
+        except Py4JJavaError as error:
+            if error.java_exception.getClass().getSimpleName() != "ChecksumException":
+                raise
+            if not checked_by_caller:
+                raise DamagedData(
+                    f"{self.path}/{name} does not fit the checksum in .{name}.crc beside it: delete .{name}.crc if you have "
+                    f"restored or edited {name} yourself, else restore {name} from a backup"
+                ) from error
+        _LOG.warning("%s/%s does not fit the checksum in .%s.crc beside it, and is read without it", self.path, name, name)
+        return self._read(self._files.getRawFileSystem(), name)
+
+    def _read(self, files: Any, name: str) -> bytes:
+        stream = files.open(self._path(name))
         try:
             return bytes(stream.readAllBytes())
         finally:

@@ -50,7 +50,7 @@ class CostStore:
     def _read(self, number: int) -> CostScheduler:
         source = f"{self._folder.path}/{number}{_SUFFIX}"
         try:
-            return CostScheduler.from_json(self._folder.read(f"{number}{_SUFFIX}"), source=source)
+            return CostScheduler.from_json(self._folder.read(f"{number}{_SUFFIX}", checked_by_caller=True), source=source)
         except Py4JJavaError as error:
             raise DamagedData(f"{source} cannot be read: {error.java_exception.toString()}") from error
         except DamagedData as error:

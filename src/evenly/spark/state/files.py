@@ -1,4 +1,4 @@
-"""Folders of a checkpoint copied, renamed and deleted, on any path that Spark can write to."""
+"""Folders of a checkpoint listed, copied and deleted, on any path that Spark can write to."""
 
 from __future__ import annotations
 
@@ -23,6 +23,10 @@ class Files:
         """The kind of file system: `file`, `hdfs`, …"""
         return str(self._files.getUri().getScheme())
 
+    def resolved(self, path: str) -> str:
+        """The whole path, with its scheme."""
+        return str(self._files.makeQualified(self._path(path)).toString())
+
     def has(self, path: str) -> bool:
         return bool(self._files.exists(self._path(path)))
 
@@ -32,6 +36,17 @@ class Files:
             return []
         found = self._files.listStatus(self._path(path))
         return sorted(status.getPath().getName() for status in found if status.isDirectory())
+
+    def lengths(self, path: str) -> dict[str, int]:
+        """The paths of all files below a folder, and their bytes; none if there is no such folder."""
+        if not self.has(path):
+            return {}
+        below = len(str(self._files.makeQualified(self._root).toUri().getPath()).rstrip("/")) + 1
+        found, left = {}, self._files.listFiles(self._path(path), True)  # noqa: FBT003 - Java
+        while left.hasNext():
+            status = left.next()
+            found[str(status.getPath().toUri().getPath())[below:]] = int(status.getLen())
+        return found
 
     def copy(self, source: str, target: str) -> None:
         """Copy a file or a whole folder; nothing if there is none."""
@@ -48,12 +63,6 @@ class Files:
                 self._settings,
             )
             self._check(copied, f"copy {source} to {target}")
-
-    def rename(self, source: str, target: str) -> None:
-        """Rename a file or a folder to a name that is not taken."""
-        to = self._path(target)
-        self._files.mkdirs(to.getParent())
-        self._check(not self.has(target) and self._files.rename(self._path(source), to), f"rename {source} to {target}")
 
     def delete(self, path: str) -> None:
         """Delete a file or a whole folder; nothing if there is none."""

@@ -2,24 +2,26 @@
 
 State of a key is kept under `(key…, slot)` in the partition that the slot leads to. Under a new mapping a key may have
 another slot, so its state must be found under that one. The state that the last finished batch left is written anew to a
-folder beside it, compared with the old, and put in its place by renaming; offsets, commits and batch numbers stay as they
-are, so the query goes on where it stopped, also with a batch that it had begun and not finished.
+checkpoint folder of its own, a lineage (`lineage.py` says why), compared with the old, and put in force by replacing one small
+file. Identity, offsets, commits and batch numbers are carried over as they are, so the query goes on where it stopped, also
+with a batch that it had begun and not finished.
 
-    <checkpoint>/evenly/migration.json   a move that has begun: from and to which mapping, and whether the new state is complete
-    <checkpoint>/evenly/migration/       the new state while it is written, then the old one until it is deleted
-    <checkpoint>/evenly/migrated.json    the version of the mapping that the state is under, if it was ever moved
+    <checkpoint>/evenly/migration.json   a move that has begun: from and to which mapping, and its lineage
+    <checkpoint>/evenly/migrated.json    the version of the mapping that the state is under and the lineage in force
 
-Until `migration.json` says "complete" the old state is in force and `recover` throws the new one away; from then on the
-new one is, and `recover` finishes the exchange. Both may be repeated.
+Until `migrated.json` names the new lineage the old one is in force and `recover` throws the new one away; from then on the
+new one is, and `recover` deletes the old. Both may be repeated.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import os
+import re
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -29,14 +31,18 @@ from pyspark.sql import DataFrame, SparkSession
 from evenly.errors import DamagedData, ImmovableState, InvalidParameter
 from evenly.grouping.mapping import Mapping
 from evenly.spark.hadoop_files import Folder
+from evenly.spark.state import lineage
 from evenly.spark.state.files import Files
+from evenly.spark.state.lineage import Record, current_checkpoint, location
 from evenly.spark.state.reading import committed_batch, operators
 from evenly.spark.state.rewriting import Audit, Places, audit, checked, digest_of, places, rewritten
 from evenly.spark.state.stores import PROVIDER, ROCKSDB, StateStores, Store
 
-FORMAT_VERSION = 1
-_INTENT, _DONE = "migration.json", "migrated.json"
-_NEW_STATE, _OLD_STATE, _STAGING = "evenly/migration/state", "evenly/migration/replaced", "evenly/migration"
+_LOG = logging.getLogger(__name__)
+
+FORMAT_VERSION = 2
+_INTENT = "migration.json"
+_SCHEMA_PATH = re.compile(rb'"[^"]*(/state/\d+/_stateSchema/[^"]*)"')
 _RENAME_IN_ONE_STEP = ("file", "hdfs", "viewfs", "abfs", "abfss", "ofs", "o3fs")
 
 
@@ -47,20 +53,23 @@ def _nothing(step: str) -> None:
 reached: Callable[[str], None] = _nothing
 """Called with the name of each of `STEPS` as a move reaches it. Tests replace it to end the process there."""
 
-STEPS = ("intended", "prepared", "rewriting", "rewritten", "complete", "set aside", "exchanged", "recorded", "cleared")
+STEPS = ("intended", "prepared", "rewriting", "rewritten", "closed", "exchanged", "cleared")
+"""Before "exchanged" the old state is in force."""
 
 
 @dataclass(frozen=True)
 class StateMove:
     """What a move did: state rows that went to another instance, of how many, in what time, as of which batch.
 
-    Rows are rows of the state stores; a stream-stream join and transformWithState keep several for a key.
+    Rows are rows of the state stores; a stream-stream join and transformWithState keep several for a key. `checkpoint` is
+    the folder that the query must be started with from now on.
     """
 
     rows_moved: int
     rows: int
     seconds: float
     batch: int
+    checkpoint: str
 
     @property
     def share_moved(self) -> float:
@@ -69,9 +78,8 @@ class StateMove:
 
 @dataclass(frozen=True)
 class _Plan:
-    """The stores of a checkpoint, and where the slot is in each; None for a store that is not grouped by it."""
+    """The stores of the lineage in force, and where the slot is in each; None for a store that is not grouped by it."""
 
-    checkpoint: str
     stores: StateStores
     places: dict[tuple[int, str], Places | None]
 
@@ -90,7 +98,8 @@ def check_movable(spark: SparkSession, checkpoint: str | os.PathLike[str], *, ke
 def migrate_state(
     spark: SparkSession, checkpoint: str | os.PathLike[str], *, key: tuple[str, ...], slot: str, old: Mapping, new: Mapping
 ) -> StateMove:
-    """Move the state of a stopped query from the mapping `old` to `new`; then start the query with the slot column of `new`.
+    """Move the state of a stopped query from the mapping `old` to `new`; then start the query with the slot column of `new`,
+    at the checkpoint folder that the result names (`current_checkpoint` knows it later).
 
     Operators whose grouping key has no column `slot` keep their state as it is. What cannot be moved is refused with
     `ImmovableState` before anything is written. Call `recover` before every start of the query.
@@ -98,7 +107,7 @@ def migrate_state(
     started = time.perf_counter()
     path = os.fspath(checkpoint)
     _check_mappings(old, new)
-    _check_stopped(spark, path)
+    _check_stopped(spark, current_checkpoint(spark, path))
     under = recover(spark, path)
     if under not in {None, old.version}:
         raise ImmovableState(f"the state of {path} is under mapping version {under}, not {old.version}: give old= that version")
@@ -109,79 +118,151 @@ def migrate_state(
         found = audit(plan.stores.read(store), store, at, mapping=old, other=new)
         before[store.operator, store.name] = checked(found, store, old, key)
     moved = sum(it.moved for it in before.values())
+    record = lineage.read_record(spark, path) or Record(old.version)
     if moved:
-        _move(spark, plan, before, old, new)
+        record = _move(spark, path, plan, before, record, old, new)
     else:
-        _record(Folder(spark, path).child("evenly"), new.version)
-    return StateMove(moved, sum(it.rows for it in before.values()), time.perf_counter() - started, plan.stores.batch)
+        record = replace(record, version=new.version)
+        lineage.write_record(spark, path, record)
+    rows, seconds = sum(it.rows for it in before.values()), time.perf_counter() - started
+    _LOG.info(
+        "moved %d of %d state rows of checkpoint %s from mapping version %d to %d in %.1f s, as of batch %d: %s is in force",
+        moved,
+        rows,
+        path,
+        old.version,
+        new.version,
+        seconds,
+        plan.stores.batch,
+        location(path, record.folder),
+    )
+    return StateMove(moved, rows, seconds, plan.stores.batch, location(path, record.folder))
 
 
 def recover(spark: SparkSession, checkpoint: str | os.PathLike[str]) -> int | None:
     """Finish or undo a move that was cut short; the version of the mapping that the state is under, None if it never moved.
 
-    Call it before every start of the query. It changes nothing where no move was cut short, and may itself be cut short.
+    Call it before every start of the query, and start it at `current_checkpoint`. It may itself be cut short. State files that
+    are not those which the move wrote are refused with `DamagedData`.
     """
     path = os.fspath(checkpoint)
+    lineage.check_root(path)
     folder = Folder(spark, path).child("evenly")
-    if folder.has(_INTENT):
-        intent = _read(folder, _INTENT)
-        if intent.get("complete"):
-            _exchange(spark, path, int(intent["to"]))
-        else:
-            _clear(spark, path)
-    return int(_read(folder, _DONE)["version"]) if folder.has(_DONE) else None
+    record = lineage.read_record(spark, path)
+    intent = _intent(folder)
+    if intent is not None and (record is None or record.folder != intent["folder"]):
+        _undo(spark, path, record, str(intent["folder"]))
+        _LOG.warning(
+            "undid a move of the state of checkpoint %s to mapping version %s that was cut short: batch %s is as it was",
+            path,
+            intent["to"],
+            intent["batch"],
+        )
+    current = Folder(spark, location(path, "" if record is None else record.folder))
+    if lineage.is_closed(current):
+        raise DamagedData(
+            f"the state of checkpoint {path} was moved, and {folder.path}/{lineage.RECORD} does not say where: restore the "
+            f"whole folder {path} from a backup. The query was not started"
+        )
+    if record is None:
+        lineage.sweep(spark, path, None)
+        return None
+    lineage.verify(spark, path, record)
+    lineage.sweep(spark, path, record)
+    if intent is not None and folder.has(_INTENT):
+        reached("cleared")
+        folder.remove(_INTENT)
+        _LOG.warning(
+            "finished a move of the state of checkpoint %s that was cut short: mapping version %d, %s is in force",
+            path,
+            record.version,
+            current.path,
+        )
+    return record.version
 
 
-def _move(spark: SparkSession, plan: _Plan, before: dict[tuple[int, str], Audit], old: Mapping, new: Mapping) -> None:
-    """Write the new state beside the old, compare them, and exchange them."""
-    path, stores = plan.checkpoint, plan.stores
+def _move(
+    spark: SparkSession,
+    path: str,
+    plan: _Plan,
+    before: dict[tuple[int, str], Audit],
+    record: Record,
+    old: Mapping,
+    new: Mapping,
+) -> Record:
+    """Write the new state to a lineage of its own, compare it with the old, and put it in force."""
+    stores, target = plan.stores, lineage.new_folder(new.version)
     folder = Folder(spark, path).child("evenly")
     intent = {
         "format_version": FORMAT_VERSION,
         "from": old.version,
         "to": new.version,
         "batch": stores.batch,
-        "complete": False,
+        "folder": target,
     }
     folder.write(_INTENT, json.dumps(intent))
     reached("intended")
     try:
-        _prepare(Files(spark, path), stores)
+        _prepare(spark, path, record.folder, target)
         reached("prepared")
 
         def rewrite(store: Store, rows: DataFrame) -> DataFrame:
             reached("rewriting")
             return rewritten(rows, store, plan.places_of(store), old=old, new=new)
 
-        stores.write(f"{path.rstrip('/')}/{_STAGING}", rewrite)
-        _compare(plan, before, old, new)
-    except BaseException:
-        _clear(spark, path)
+        stores.write(location(path, target), rewrite)
+        _compare(plan, Files(spark, path).resolved(target), before, old, new)
+        moved = Record(new.version, target, stores.batch, lineage.written_files(spark, location(path, target)))
+        reached("rewritten")
+        lineage.close(spark, location(path, record.folder))
+        reached("closed")
+        lineage.write_record(spark, path, moved)
+    except BaseException as error:
+        # What is written counts, also where the writing of it failed.
+        if current_checkpoint(spark, path) != location(path, target):
+            _undo(spark, path, record, target)
+            _LOG.warning("undid a move of the state of checkpoint %s to mapping version %d: %r", path, new.version, error)
         raise
-    reached("rewritten")
-    folder.write(_INTENT, json.dumps({**intent, "complete": True}))
-    reached("complete")
-    _exchange(spark, path, new.version)
+    reached("exchanged")
+    lineage.sweep(spark, path, moved)
+    reached("cleared")
+    folder.remove(_INTENT)
+    return moved
 
 
-def _prepare(files: Files, stores: StateStores) -> None:
+def _undo(spark: SparkSession, path: str, record: Record | None, target: str) -> None:
+    """Take back whatever a move that did not come into force has done, from wherever it ended."""
+    lineage.reopen(spark, location(path, "" if record is None else record.folder))
+    Files(spark, path).delete(target)
+    reached("cleared")
+    Folder(spark, path).child("evenly").remove(_INTENT)
+
+
+def _prepare(spark: SparkSession, path: str, old: str, target: str) -> None:
     """A folder that is the checkpoint of the last finished batch, but for the state rows."""
-    files.delete(_STAGING)
-    for name in ("metadata", f"offsets/{stores.batch}", f"commits/{stores.batch}"):
-        files.copy(name, f"{_STAGING}/{name}")
-    for operator in files.folders("state"):
-        within = f"state/{operator}"
-        for name in files.folders(within):
+    files = Files(spark, path)
+    lineage.copy_query(files, old, target)
+    states = f"{old}/state" if old else "state"
+    for operator in files.folders(states):
+        source, to = f"{states}/{operator}", f"{target}/state/{operator}"
+        for name in files.folders(source):
             if not name.isdecimal():  # what the operator is, and its schemas
-                files.copy(f"{within}/{name}", f"{_STAGING}/{within}/{name}")
-        for schema in ("_metadata", *(f"{store}/_metadata" for store in files.folders(f"{within}/0"))):
-            files.copy(f"{within}/0/{schema}", f"{_STAGING}/{within}/0/{schema}")
+                files.copy(f"{source}/{name}", f"{to}/{name}")
+        for schema in ("_metadata", *(f"{store}/_metadata" for store in files.folders(f"{source}/0"))):
+            files.copy(f"{source}/0/{schema}", f"{to}/0/{schema}")
+        # transformWithState names its schema files by their whole path.
+        described = Folder(spark, location(path, f"{to}/_metadata/v2"))
+        for name in described.names():
+            text = described.read(name)
+            moved = _SCHEMA_PATH.sub(b'"' + files.resolved(target).encode() + rb'\1"', text)
+            if moved != text:
+                described.write(name, moved.decode())
 
 
-def _compare(plan: _Plan, before: dict[tuple[int, str], Audit], old: Mapping, new: Mapping) -> None:
+def _compare(plan: _Plan, target: str, before: dict[tuple[int, str], Audit], old: Mapping, new: Mapping) -> None:
     """Read the new state and see that it is the old one under the new mapping."""
     for store in plan.stores.stores:
-        rows, at = plan.stores.read(store, checkpoint=f"{plan.stores.checkpoint}/{_STAGING}"), plan.places_of(store)
+        rows, at = plan.stores.read(store, checkpoint=target), plan.places_of(store)
         earlier: Audit | tuple[int, int]
         after: Audit | tuple[int, int]
         if at is None:
@@ -195,61 +276,29 @@ def _compare(plan: _Plan, before: dict[tuple[int, str], Audit], old: Mapping, ne
             )
 
 
-def _exchange(spark: SparkSession, path: str, version: int) -> None:
-    """Put the new state in the place of the old, from wherever an earlier attempt ended."""
-    files = Files(spark, path)
-    if files.has(_NEW_STATE):
-        if not files.has(_OLD_STATE):
-            files.rename("state", _OLD_STATE)
-        reached("set aside")
-        if files.has("state"):
-            raise DamagedData(
-                f"the query of {path} was started while its state was being exchanged, and has written to {path}/state. "
-                "Delete that folder and recover again: the state itself is safe beside it"
-            )
-        files.rename(_NEW_STATE, "state")
-    reached("exchanged")
-    _record(Folder(spark, path).child("evenly"), version)
-    reached("recorded")
-    _clear(spark, path)
-
-
-def _clear(spark: SparkSession, path: str) -> None:
-    files = Files(spark, path)
-    files.delete(_STAGING)
-    reached("cleared")
-    files.delete(f"evenly/{_INTENT}")
-
-
-def _record(folder: Folder, version: int) -> None:
-    folder.write(_DONE, json.dumps({"format_version": FORMAT_VERSION, "version": version}))
-
-
-def _read(folder: Folder, name: str) -> dict[str, Any]:
-    source = f"{folder.path}/{name}"
-    try:
-        content = json.loads(folder.read(name))
-    except ValueError as error:
-        raise DamagedData(f"{source} is damaged ({error}): restore it from a backup. The query was not started") from error
-    if not isinstance(content, dict) or content.get("format_version") != FORMAT_VERSION:
-        raise DamagedData(f"{source} is not of this release of evenly: use the one that wrote it, or a backup")
+def _intent(folder: Folder) -> dict[str, Any] | None:
+    if not folder.has(_INTENT):
+        return None
+    content = lineage.read_json(folder, _INTENT, newest=FORMAT_VERSION)
+    if content["format_version"] != FORMAT_VERSION or not {"folder", "to", "batch"} <= content.keys():
+        raise DamagedData(f"{folder.path}/{_INTENT} is not of this release of evenly: use the one that wrote it, or a backup")
     return content
 
 
 def _planned(spark: SparkSession, path: str, key: tuple[str, ...], slot: str) -> _Plan:
     operators(spark, path)  # one clear error if there is no state
-    files, batch = Files(spark, path), committed_batch(spark, path)
+    at, files, batch = current_checkpoint(spark, path), Files(spark, path), committed_batch(spark, path)
     if files.scheme not in _RENAME_IN_ONE_STEP:
         raise ImmovableState(
-            f"checkpoint {path} is on {files.scheme}:, which renames a folder in many steps, so a move that is cut short could "
-            f"not be finished: keep the checkpoint on one of {', '.join(_RENAME_IN_ONE_STEP)}"
+            f"checkpoint {path} is on {files.scheme}:, which replaces a file in several steps, so a move that is cut short "
+            f"could leave no state in force: keep the checkpoint on one of {', '.join(_RENAME_IN_ONE_STEP)}"
         )
-    if b'"stateUniqueIds"' in Folder(spark, path).child("commits").read(str(batch)):
+    if b'"stateUniqueIds"' in Folder(spark, at).child("commits").read(str(batch)):
         raise ImmovableState(
             f"checkpoint {path} is in state format 2, whose commits name each state file: begin the query with "
             "spark.sql.streaming.stateStore.checkpointFormatVersion=1 to be able to move its state"
         )
-    stores = StateStores(spark, path, batch)
+    stores = StateStores(spark, at, batch)
     if stores.provider() != ROCKSDB:
         raise ImmovableState(
             f"the state of {path} is kept by {stores.provider()}, which Spark's offline tools do not read: set {PROVIDER} to "
@@ -263,7 +312,7 @@ def _planned(spark: SparkSession, path: str, key: tuple[str, ...], slot: str) ->
         raise ImmovableState(
             f"no operator of the query of checkpoint {path} is grouped by the column {slot!r}: give the name of its slot column"
         )
-    return _Plan(path, stores, found)
+    return _Plan(stores, found)
 
 
 def _check_mappings(old: Mapping, new: Mapping) -> None:
@@ -279,7 +328,7 @@ def _check_stopped(spark: SparkSession, path: str) -> None:
     """Refuse a query that runs in this application, in whichever session. One that runs elsewhere cannot be seen from here."""
     folder = Folder(spark, path)
     if folder.has("metadata"):
-        identity = json.loads(folder.read("metadata")).get("id")
+        identity = json.loads(lineage.opened(folder.read("metadata").decode())).get("id")
         running: Any = spark._jsparkSession.sharedState().activeStreamingQueries()  # noqa: SLF001 - of all sessions
         if identity in {str(query.toString()) for query in running.keySet()}:
             raise ImmovableState(f"the query of checkpoint {path} is running: stop it before its state is moved")

@@ -1,4 +1,7 @@
-"""How much state each instance of a streaming query's stateful operators holds, read from the query's checkpoint."""
+"""How much state each instance of a streaming query's stateful operators holds, read from the query's checkpoint.
+
+A checkpoint may be given as the query got it, also after its state was moved: the lineage in force is read.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from evenly.errors import InvalidCheckpoint, InvalidParameter
 from evenly.spark.hadoop_files import Folder
+from evenly.spark.state.lineage import current_checkpoint
 
 JOIN = "symmetricHashJoin"
 """Spark's name of the stream-stream join."""
@@ -49,7 +53,7 @@ class StoreRows:
 
 def committed_batch(spark: SparkSession, checkpoint: str | os.PathLike[str]) -> int:
     """The last batch that a query finished; its state is what a restart begins with."""
-    folder = Folder(spark, os.fspath(checkpoint))
+    folder = Folder(spark, current_checkpoint(spark, checkpoint))
     if not folder.has("metadata") or not folder.has("offsets"):
         raise InvalidCheckpoint(
             f"{folder.path} is not the checkpoint of a streaming query: it has no metadata and offsets. "
@@ -64,7 +68,7 @@ def committed_batch(spark: SparkSession, checkpoint: str | os.PathLike[str]) -> 
 def operators(spark: SparkSession, checkpoint: str | os.PathLike[str]) -> tuple[Operator, ...]:
     """The stateful operators of a query, by Spark's number. Works while the query runs; it reads the last finished batch."""
     batch = committed_batch(spark, checkpoint)
-    path = os.fspath(checkpoint)
+    path = current_checkpoint(spark, checkpoint)
     if not Folder(spark, path).child("state").names():
         raise _stateless(path)
     try:
@@ -104,7 +108,7 @@ def read_state(spark: SparkSession, checkpoint: str, of: Operator, store: str) -
         reader = reader.option("joinSide", store)
     elif of.stores != ("default",):
         reader = reader.option("stateVarName", store)
-    return reader.load(checkpoint)
+    return reader.load(current_checkpoint(spark, checkpoint))
 
 
 def _counted(spark: SparkSession, checkpoint: str, of: Operator, store: str) -> StoreRows:

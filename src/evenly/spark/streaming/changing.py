@@ -7,6 +7,7 @@ put in force.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -19,6 +20,8 @@ from evenly.spark.state.migration import check_movable, migrate_state, recover
 from evenly.spark.state.reading import JOIN, operators, read_state
 from evenly.spark.streaming import mapping_store
 from evenly.spark.streaming.mapping_store import MappingStore, Version
+
+_LOG = logging.getLogger(__name__)
 
 MOST_SPANS = 8
 """How many mappings a plan may hold at a time, for windows of different ages."""
@@ -70,6 +73,8 @@ def change_by_moving(
 
 def _enforced(store: MappingStore, version: Version) -> Version:
     store.enforce(version)
+    told = ", ".join(f"{name} {value:.4g}" for name, value in version.figures.items())
+    _LOG.info("mapping version %d is in force, %s (%s)", version.number, version.reason, told or "no figures")
     return store.versions[-1]
 
 
@@ -143,4 +148,7 @@ def recover_move(spark: SparkSession, checkpoint: str, store: MappingStore) -> N
             f"the state in checkpoint {checkpoint} is under version {moved} of the mapping, and evenly/versions.json "
             f"there ends at version {store.versions[-1].number}: restore that folder from the backup of the state"
         )
+    _LOG.warning(
+        "put mapping version %d of checkpoint %s in force: its state had been moved when the driver ended", moved, checkpoint
+    )
     store.enforce(Version(moved, "the move of its state was complete when the driver ended", ((moved, None),)))

@@ -24,6 +24,7 @@ from evenly.errors import CheckpointMismatch, DamagedData, InvalidParameter, New
 from evenly.grouping.mapping import Mapping
 from evenly.spark.hadoop_files import Folder
 from evenly.spark.placement import Span
+from evenly.spark.state import lineage
 
 FORMAT = "evenly.versions"
 FORMAT_VERSION = 1
@@ -147,7 +148,8 @@ class MappingStore:
         )
 
     def _begun(self) -> bool:
-        return bool(self._checkpoint.child("offsets").names() or self._checkpoint.child("commits").names())
+        logs = ("offsets", "commits", lineage.LINEAGES)
+        return any(self._checkpoint.child(name).names() for name in logs) or lineage.is_closed(self._checkpoint)
 
     def _write_log(self, versions: tuple[Version, ...]) -> None:
         content = {
@@ -189,7 +191,7 @@ class MappingStore:
 
     def _read(self, name: str) -> bytes:
         try:
-            return self._folder.read(name)
+            return self._folder.read(name, checked_by_caller=True)
         except Py4JJavaError as error:
             raise self._damaged(name, str(error.java_exception.toString())) from error
 

@@ -20,6 +20,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from evenly.errors import InvalidParameter, StreamingMismatch
 from evenly.spark.placement import with_slot_of_window
 from evenly.spark.slot_mark import marked
+from evenly.spark.state.lineage import current_checkpoint
 from evenly.spark.streaming.grouped import Grouped, check_grouping
 from evenly.spark.streaming.mapping_store import MappingStore
 from evenly.spark.streaming.observing import Observation
@@ -66,7 +67,8 @@ class Pipeline:
             raise InvalidParameter(f"build must return a DataStreamWriter that is not started, got {writer!r}")
         built: DataFrame = writer._df  # noqa: SLF001 - it has no other
         grouped = check_grouping(built, key=placement.key, slot=placement.slot, window=placement.window)
-        return _started(built.sparkSession, writer, self.checkpoint, placement.instances), grouped
+        at = current_checkpoint(self.spark, self.checkpoint)
+        return _started(built.sparkSession, writer, at, placement.instances), grouped
 
 
 def _started(spark: SparkSession, writer: DataStreamWriter, checkpoint: str, partitions: int) -> StreamingQuery:
