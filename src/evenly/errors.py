@@ -47,6 +47,10 @@ class RowTooSlow(EvenlyError, TimeoutError):
     """A call of a user's function that took longer than its time limit."""
 
 
+class WorkerDied(EvenlyError, RuntimeError):
+    """A process that ended while it ran a user's function: it exited, crashed in native code or was killed."""
+
+
 class IncompatibleMerge(EvenlyError, ValueError):
     """Two summaries that were not made with the same parameters."""
 
