@@ -55,6 +55,14 @@ class IncompatibleMerge(EvenlyError, ValueError):
     """Two summaries that were not made with the same parameters."""
 
 
+class MissingFile(EvenlyError, FileNotFoundError):
+    """A file that is to be read and is not there."""
+
+
+class UnreadableFile(EvenlyError, OSError):
+    """A file that cannot be read: a folder, one without permission, a file system that is not at hand."""
+
+
 class DamagedData(EvenlyError, ValueError):
     """Saved bytes or a saved file that cannot be read back."""
 

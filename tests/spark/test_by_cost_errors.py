@@ -14,12 +14,19 @@ import evenly
 from evenly.errors import (
     ColumnConflict,
     DamagedData,
+    FunctionFailed,
     InvalidKeys,
     InvalidParameter,
+    InvalidResult,
+    MissingFile,
+    NewerFormat,
     StreamingMismatch,
     UnknownColumn,
+    UnreadableFile,
 )
 from evenly.grouping.cost import CostModel
+from evenly.spark.cost.saved_costs import load_costs, save_costs
+from evenly.spark.worker_errors import own_error
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import tests
 
@@ -92,6 +99,106 @@ def test_more_bad_input(spark, df, tmp_path):
     with pytest.raises(InvalidParameter, match="on_error='skip'"):
         evenly.stream_by_cost(streaming, same, "id long", cost_key="value", dead_letters=print, **given)
     assert not (tmp_path / "checkpoint").exists()
+
+
+def test_costs_are_read_from_any_path_that_spark_reads(spark, df, tmp_path):
+    model = CostModel("name")
+    odd = tmp_path / "costs [1].json"
+    model.save(odd)
+    for path in (odd, str(odd), f"file:{odd}", f"file://{odd}"):
+        with pytest.raises(InvalidParameter, match="of the key name, not of id"):  # so they were read
+            evenly.by_cost(df, same, "id long", cost_key="id", instances=2, costs=path)
+    save_costs(spark, model, f"file:{tmp_path}/saved.json")
+    assert load_costs(spark, f"file:{tmp_path}/saved.json") == model
+    assert load_costs(spark, tmp_path / "saved.json") == model
+    (tmp_path / "newer.json").write_text('{"format": "evenly-costs", "format_version": 99}')
+    (tmp_path / "other.json").write_bytes(b"\xff\x00")
+    for place in ("", "file:"):
+        for name, kind, told in [
+            ("none.json", MissingFile, "there is no file .*none.json"),
+            ("", UnreadableFile, "is a folder"),
+            ("newer.json", NewerFormat, "version 99"),
+            ("other.json", DamagedData, "not a saved cost model"),
+        ]:
+            with pytest.raises(kind, match=told):
+                evenly.by_cost(df, same, "id long", instances=2, costs=f"{place}{tmp_path}/{name}")
+    with pytest.raises(UnreadableFile, match="nowhere://b/costs.json cannot be read by Spark: .*nowhere"):
+        evenly.by_cost(df, same, "id long", instances=2, costs="nowhere://b/costs.json")
+    with pytest.raises(UnreadableFile, match="cannot be written to nowhere://b/costs.json: .*nowhere"):
+        save_costs(spark, model, "nowhere://b/costs.json")
+
+
+@pytest.mark.parametrize(
+    ("returned", "told"),
+    [
+        ("2**70", "1180591620717411303424"),
+        ("'5'", "'5'.*not a whole number"),
+        ("True", "True .bool."),
+        ("(x for x in [1])", "it is a generator; return one result"),
+        ("later(row)", "it is a coroutine; give the async function itself"),
+    ],
+)
+def test_what_does_not_fit_is_told_in_one_sentence(df, returned, told):
+    async def later(row):
+        return row.id
+
+    function = eval(f"lambda row: {returned}", {"later": later})  # noqa: S307
+    with pytest.raises(InvalidResult, match=told), evenly.worker_errors():
+        evenly.by_cost(df, function, "id long", instances=1, costs=EVEN).collect()
+
+
+def test_names_that_evenly_uses_are_refused_in_any_case(df):
+    with pytest.raises(InvalidParameter, match="__EVENLY_ID"):
+        evenly.by_cost(df.withColumnRenamed("id", "__EVENLY_ID"), same, "id long", instances=2, cost_key="name")
+    with pytest.raises(ColumnConflict, match="__Evenly_Report"):
+        evenly.by_cost(df, same, "__Evenly_Report binary", instances=2, cost_key="name")
+
+
+def test_errors_of_workers_are_raised_as_their_class(spark, df, tmp_path):
+    """Where we run the job, always; where the user does, inside worker_errors."""
+
+    def fails(row):
+        raise KeyError(row.name)
+
+    told = r"the function raised KeyError: 'r\d+'.*on_error="
+    result = evenly.by_cost(df, fails, "id long", instances=2, costs=EVEN)
+    with pytest.raises(FunctionFailed, match=told) as caught, evenly.worker_errors():
+        result.write.parquet(str(tmp_path / "result"))
+    assert isinstance(caught.value.__cause__, Exception)
+    assert "in fails" in str(caught.value)
+    with pytest.raises(FunctionFailed, match=told):
+        evenly.recommend_cost_key(df, fails, "id long", rows=100)
+    df.write.parquet(str(tmp_path / "in"))
+    query = evenly.stream_by_cost(
+        spark.readStream.schema(df.schema).parquet(str(tmp_path / "in")),
+        fails,
+        "id long",
+        cost_key="id",
+        instances=2,
+        sink=lambda *_: None,
+        checkpoint=tmp_path / "checkpoint",
+        trigger={"availableNow": True},
+    )
+    with pytest.raises(FunctionFailed, match=told), evenly.worker_errors():
+        query.awaitTermination()
+    assert isinstance(own_error(query.exception()), FunctionFailed)
+    assert own_error(None) is None
+    with pytest.raises(KeyError, match=r"evenly\.errors"), evenly.worker_errors():
+        raise KeyError("evenly.errors.FunctionFailed: of somebody else")
+
+
+def test_a_row_that_ends_its_worker_is_set_aside_on_a_master_that_tries_once(df):
+    def deadly(row):
+        if row.id in {5, 40}:
+            os._exit(1)
+        return row.id
+
+    result = evenly.by_cost(df, deadly, "id long", instances=2, costs=EVEN, on_error="skip").persist()
+    assert sorted(row.id for row in evenly.good_rows(result).collect()) == [at for at in range(60) if at not in {5, 40}]
+    failed = evenly.failed_rows(result).collect()
+    result.unpersist()
+    assert {row.type for row in failed} == {"WorkerDied"}
+    assert sorted(json.loads(row.row)["name"] for row in failed) == ["r40", "r5"]
 
 
 def picky(row):

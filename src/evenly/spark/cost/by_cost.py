@@ -13,6 +13,7 @@ from evenly.errors import InvalidParameter, StreamingMismatch
 from evenly.grouping.cost.model import CostModel
 from evenly.spark.cost.options import CostKey, checked_key, checked_options
 from evenly.spark.cost.routing import with_id
+from evenly.spark.cost.saved_costs import load_costs
 from evenly.spark.cost.stage import Stage, results_of
 from evenly.spark.cost.watch import CostWatch
 from evenly.spark.cost.waves import first_wave
@@ -77,7 +78,7 @@ def by_cost(
         time_limit_s=time_limit_s,
         routers=routers,
     )
-    model = None if costs is None else loaded(costs)
+    model = None if costs is None else loaded(costs, df.sparkSession)
     expressions = chosen_key(cost_key, model)
     stage = Stage.of(df, function, schema, options)
     if model is not None:
@@ -98,12 +99,12 @@ def scheduled(df: DataFrame, stage: Stage, model: CostModel, *, report: bool) ->
     return stage.by_cost(with_id(df, model.expressions, order=stage.options.order), model, report=report)
 
 
-def loaded(costs: Costs) -> CostModel:
-    """A model, given or saved."""
+def loaded(costs: Costs, spark: Any) -> CostModel:
+    """A model, given or saved on any path that Spark can read."""
     if isinstance(costs, CostModel):
         return costs
     if isinstance(costs, (str, os.PathLike)):
-        return CostModel.load(costs)
+        return load_costs(spark, costs)
     raise InvalidParameter(f"costs must be a CostModel or the path of a saved one, got {costs!r}")
 
 

@@ -23,6 +23,7 @@ from evenly.spark.cost.letters import ERROR, LETTER_TYPE
 from evenly.spark.cost.options import Options, checked_schema, one_attempt
 from evenly.spark.cost.results import Shape
 from evenly.spark.cost.routing import Routing, route
+from evenly.spark.worker_errors import worker_errors
 
 UNWATCHED_TIMES_EVERY = 64
 _in_arrow: dict[tuple[str, str | None], pa.Schema] = {}
@@ -92,7 +93,8 @@ class Stage:
 
 def reports_of(ran: DataFrame) -> list[InstanceReport]:
     """The reports among the results of a stage that was run (and persisted)."""
-    told = ran.where(F.col(REPORT).isNotNull()).select(REPORT).collect()
+    with worker_errors():
+        told = ran.where(F.col(REPORT).isNotNull()).select(REPORT).collect()
     return [InstanceReport.from_bytes(bytes(row[0])) for row in told]
 
 
