@@ -3,9 +3,11 @@
 import json
 import multiprocessing
 import os
+import re
 import sys
 import time
 
+import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
 from pyspark.errors import PythonException
@@ -17,7 +19,6 @@ from evenly.errors import (
     FunctionFailed,
     InvalidKeys,
     InvalidParameter,
-    InvalidResult,
     MissingFile,
     NewerFormat,
     StreamingMismatch,
@@ -25,6 +26,7 @@ from evenly.errors import (
     UnreadableFile,
 )
 from evenly.grouping.cost import CostModel
+from evenly.spark.cost.results import Shape
 from evenly.spark.cost.saved_costs import load_costs, save_costs
 from evenly.spark.worker_errors import own_error
 
@@ -122,29 +124,32 @@ def test_costs_are_read_from_any_path_that_spark_reads(spark, df, tmp_path):
         ]:
             with pytest.raises(kind, match=told):
                 evenly.by_cost(df, same, "id long", instances=2, costs=f"{place}{tmp_path}/{name}")
-    with pytest.raises(UnreadableFile, match="nowhere://b/costs.json cannot be read by Spark: .*nowhere"):
+    with pytest.raises(UnreadableFile, match=r"nowhere://b/costs.json cannot be read by Spark: .*nowhere"):
         evenly.by_cost(df, same, "id long", instances=2, costs="nowhere://b/costs.json")
-    with pytest.raises(UnreadableFile, match="cannot be written to nowhere://b/costs.json: .*nowhere"):
+    with pytest.raises(UnreadableFile, match=r"cannot be written to nowhere://b/costs.json: .*nowhere"):
         save_costs(spark, model, "nowhere://b/costs.json")
+
+
+async def later(row):
+    return row.id
 
 
 @pytest.mark.parametrize(
     ("returned", "told"),
     [
-        ("2**70", "1180591620717411303424"),
-        ("'5'", "'5'.*not a whole number"),
-        ("True", "True .bool."),
-        ("(x for x in [1])", "it is a generator; return one result"),
-        ("later(row)", "it is a coroutine; give the async function itself"),
+        (lambda: 2**70, "1180591620717411303424 .int. for field 'x', which is of type int64"),
+        (lambda: "5", "'5'.*not a whole number"),
+        (lambda: True, "True .bool."),
+        (lambda: (x for x in [1]), "it is a generator; return one result"),
+        (lambda: later(None), "it is a coroutine; give the async function itself"),
     ],
 )
-def test_what_does_not_fit_is_told_in_one_sentence(df, returned, told):
-    async def later(row):
-        return row.id
-
-    function = eval(f"lambda row: {returned}", {"later": later})  # noqa: S307
-    with pytest.raises(InvalidResult, match=told), evenly.worker_errors():
-        evenly.by_cost(df, function, "id long", instances=1, costs=EVEN).collect()
+def test_what_does_not_fit_is_told_in_one_sentence(returned, told):
+    for fields in (["x"], ["x", "y"]):
+        value = returned() if len(fields) == 1 or "it is a" in told else (returned(), 1)
+        _, wrong = Shape(pa.schema([(field, pa.int64()) for field in fields])).columns([value])
+        assert re.search(told, str(wrong[0]))
+        assert "\n" not in str(wrong[0])
 
 
 def test_names_that_evenly_uses_are_refused_in_any_case(df):

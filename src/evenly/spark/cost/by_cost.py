@@ -50,13 +50,14 @@ def by_cost(
       number of rows. An `async def` function runs `threads` calls at a time on one event loop.
     - `cost_key`: the column or SQL expression that the cost depends on (an id, a class, a length in steps), or several. None:
       the one of `costs`, or else the column that predicts the cost best.
-    - `costs`: a `CostModel` or the path of a saved one. Then nothing runs until an action does. Without it one row of 16 is
+    - `costs`: a `CostModel` or the path of a saved one, any that Spark can read. Then nothing runs until an action does. Without it one row of 16 is
       run at the call, to learn; its results are persisted, and its rows are not run again.
     - `objective`: "batch-time" (all instances end together), "completion" (short rows first within an instance, for the least
       mean completion time) or "arrival" (the online rule of POSG, in the order of arrival: for an
       input that is read in the same order again, not behind a shuffle).
     - `threads` (1 to 1,000): calls at once in each instance, for functions that wait. A row costs its share of the time.
-    - `on_error`: "fail" ends the job with the row and the error; "skip" adds a column `error` (`good_rows`, `failed_rows`).
+    - `on_error`: "fail" ends the job with the row and the error; "skip" adds a column `error` (`good_rows`, `failed_rows`), and
+      survives rows that end their process. `worker_errors` raises what ended a job as its class.
       `retries` (0 to 100) calls again before that. `time_limit_s` makes a longer call an error.
     - `routers`: tasks that deal out the rows; None: one for costly rows unless the objective is "completion", else one for
       each partition of `df`.
