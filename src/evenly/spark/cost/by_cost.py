@@ -50,8 +50,8 @@ def by_cost(
       number of rows. An `async def` function runs `threads` calls at a time on one event loop.
     - `cost_key`: the column or SQL expression that the cost depends on (an id, a class, a length in steps), or several. None:
       the one of `costs`, or else the column that predicts the cost best.
-    - `costs`: a `CostModel` or the path of a saved one, any that Spark can read. Then nothing runs until an action does. Without it one row of 16 is
-      run at the call, to learn; its results are persisted, and its rows are not run again.
+    - `costs`: a `CostModel` or the path of a saved one that Spark can read. Then nothing runs until an action does. Without
+      it one row of 16 is run at the call, to learn; its results are persisted, and its rows are not run again.
     - `objective`: "batch-time" (all instances end together), "completion" (short rows first within an instance, for the least
       mean completion time) or "arrival" (the online rule of POSG, in the order of arrival: for an
       input that is read in the same order again, not behind a shuffle).
