@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from evenly.spark.split import split_by_key
     from evenly.spark.streaming.stream_by_key import stream_by_key
     from evenly.spark.streaming.waiting import await_any_termination
+    from evenly.spark.worker_errors import worker_errors
 
 __all__ = [
     "CostModel",
@@ -62,6 +63,7 @@ __all__ = [
     "split_by_key",
     "stream_by_cost",
     "stream_by_key",
+    "worker_errors",
 ]
 __version__ = "0.1.0"
 
@@ -96,6 +98,7 @@ _ON_SPARK = {
     "split_by_key": "evenly.spark.split",
     "stream_by_cost": "evenly.spark.cost.stream_by_cost",
     "stream_by_key": "evenly.spark.streaming.stream_by_key",
+    "worker_errors": "evenly.spark.worker_errors",
 }
 
 

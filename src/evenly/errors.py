@@ -47,8 +47,20 @@ class RowTooSlow(EvenlyError, TimeoutError):
     """A call of a user's function that took longer than its time limit."""
 
 
+class WorkerDied(EvenlyError, RuntimeError):
+    """A process that ended while it ran a user's function: it exited, crashed in native code or was killed."""
+
+
 class IncompatibleMerge(EvenlyError, ValueError):
     """Two summaries that were not made with the same parameters."""
+
+
+class MissingFile(EvenlyError, FileNotFoundError):
+    """A file that is to be read and is not there."""
+
+
+class UnreadableFile(EvenlyError, OSError):
+    """A file that cannot be read: a folder, one without permission, a file system that is not at hand."""
 
 
 class DamagedData(EvenlyError, ValueError):

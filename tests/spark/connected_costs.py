@@ -1,12 +1,15 @@
 """What `test_by_cost_connect.py` runs in a process of its own, which then serves Connect sessions only."""
 
 import json
+import os
 import sys
+from pathlib import Path
 
 import numpy as np
 from pyspark.sql import SparkSession
 
 import evenly
+from evenly.errors import FunctionFailed
 from evenly.grouping.cost import CostMeter
 from evenly.spark.java import provide_java
 
@@ -15,6 +18,16 @@ ROWS = 600
 
 def double(row):
     return {"twice": row.id * 2, "kind": row.kind}
+
+
+def deadly(row):
+    if row.id == 7:
+        os._exit(1)
+    return row.id
+
+
+def failing(row):
+    raise KeyError(row.id)
 
 
 def main() -> None:
@@ -49,6 +62,16 @@ def told(spark):
         evenly.by_cost(df, double, "twice long", cost_key="kinds", instances=2)
     except evenly.EvenlyError as error:
         results["error"] = str(error)
+    watch.costs.save("costs.json")
+    given = {"costs": Path("costs.json").absolute().as_uri(), "instances": 2}
+    survived = evenly.by_cost(df, deadly, "id long", on_error="skip", **given).collect()
+    results["died"] = [row.error.type for row in survived if row.error is not None]
+    results["survived"] = sum(row.id is not None for row in survived)
+    try:
+        with evenly.worker_errors():
+            evenly.by_cost(df, failing, "id long", **given).collect()
+    except FunctionFailed as error:
+        results["failed"] = str(error)
     return results
 
 

@@ -30,3 +30,6 @@ def test_by_cost_works_on_connect(tmp_path):
     assert told["keys"] == 5
     assert "'kinds'" in told["error"]
     assert "id, kind" in told["error"]
+    assert told["died"] == ["WorkerDied"]
+    assert told["survived"] == 599
+    assert "KeyError" in told["failed"]

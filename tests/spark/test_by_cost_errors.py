@@ -3,9 +3,11 @@
 import json
 import multiprocessing
 import os
+import re
 import sys
 import time
 
+import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
 from pyspark.errors import PythonException
@@ -14,12 +16,19 @@ import evenly
 from evenly.errors import (
     ColumnConflict,
     DamagedData,
+    FunctionFailed,
     InvalidKeys,
     InvalidParameter,
+    MissingFile,
+    NewerFormat,
     StreamingMismatch,
     UnknownColumn,
+    UnreadableFile,
 )
 from evenly.grouping.cost import CostModel
+from evenly.spark.cost.results import Shape
+from evenly.spark.cost.saved_costs import load_costs, save_costs
+from evenly.spark.worker_errors import own_error
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import tests
 
@@ -92,6 +101,109 @@ def test_more_bad_input(spark, df, tmp_path):
     with pytest.raises(InvalidParameter, match="on_error='skip'"):
         evenly.stream_by_cost(streaming, same, "id long", cost_key="value", dead_letters=print, **given)
     assert not (tmp_path / "checkpoint").exists()
+
+
+def test_costs_are_read_from_any_path_that_spark_reads(spark, df, tmp_path):
+    model = CostModel("name")
+    odd = tmp_path / "costs [1].json"
+    model.save(odd)
+    for path in (odd, str(odd), f"file:{odd}", f"file://{odd}"):
+        with pytest.raises(InvalidParameter, match="of the key name, not of id"):  # so they were read
+            evenly.by_cost(df, same, "id long", cost_key="id", instances=2, costs=path)
+    save_costs(spark, model, f"file:{tmp_path}/saved.json")
+    assert load_costs(spark, f"file:{tmp_path}/saved.json") == model
+    assert load_costs(spark, tmp_path / "saved.json") == model
+    (tmp_path / "newer.json").write_text('{"format": "evenly-costs", "format_version": 99}')
+    (tmp_path / "other.json").write_bytes(b"\xff\x00")
+    for place in ("", "file:"):
+        for name, kind, told in [
+            ("none.json", MissingFile, "there is no file .*none.json"),
+            ("", UnreadableFile, "is a folder"),
+            ("newer.json", NewerFormat, "version 99"),
+            ("other.json", DamagedData, "not a saved cost model"),
+        ]:
+            with pytest.raises(kind, match=told):
+                evenly.by_cost(df, same, "id long", instances=2, costs=f"{place}{tmp_path}/{name}")
+    with pytest.raises(UnreadableFile, match=r"nowhere://b/costs.json cannot be read by Spark: .*nowhere"):
+        evenly.by_cost(df, same, "id long", instances=2, costs="nowhere://b/costs.json")
+    with pytest.raises(UnreadableFile, match=r"cannot be written to nowhere://b/costs.json: .*nowhere"):
+        save_costs(spark, model, "nowhere://b/costs.json")
+
+
+async def later(row):
+    return row.id
+
+
+@pytest.mark.parametrize(
+    ("returned", "told"),
+    [
+        (lambda: 2**70, "1180591620717411303424 .int. for field 'x', which is of type int64"),
+        (lambda: "5", "'5'.*not a whole number"),
+        (lambda: True, "True .bool."),
+        (lambda: (x for x in [1]), "it is a generator; return one result"),
+        (lambda: later(None), "it is a coroutine; give the async function itself"),
+    ],
+)
+def test_what_does_not_fit_is_told_in_one_sentence(returned, told):
+    for fields in (["x"], ["x", "y"]):
+        value = returned() if len(fields) == 1 or "it is a" in told else (returned(), 1)
+        _, wrong = Shape(pa.schema([(field, pa.int64()) for field in fields])).columns([value])
+        assert re.search(told, str(wrong[0]))
+        assert "\n" not in str(wrong[0])
+
+
+def test_names_that_evenly_uses_are_refused_in_any_case(df):
+    with pytest.raises(InvalidParameter, match="__EVENLY_ID"):
+        evenly.by_cost(df.withColumnRenamed("id", "__EVENLY_ID"), same, "id long", instances=2, cost_key="name")
+    with pytest.raises(ColumnConflict, match="__Evenly_Report"):
+        evenly.by_cost(df, same, "__Evenly_Report binary", instances=2, cost_key="name")
+
+
+def test_errors_of_workers_are_raised_as_their_class(spark, df, tmp_path):
+    """Where we run the job, always; where the user does, inside worker_errors."""
+
+    def fails(row):
+        raise KeyError(row.name)
+
+    told = r"the function raised KeyError: 'r\d+'.*on_error="
+    result = evenly.by_cost(df, fails, "id long", instances=2, costs=EVEN)
+    with pytest.raises(FunctionFailed, match=told) as caught, evenly.worker_errors():
+        result.write.parquet(str(tmp_path / "result"))
+    assert isinstance(caught.value.__cause__, Exception)
+    assert "in fails" in str(caught.value)
+    with pytest.raises(FunctionFailed, match=told):
+        evenly.recommend_cost_key(df, fails, "id long", rows=100)
+    df.write.parquet(str(tmp_path / "in"))
+    query = evenly.stream_by_cost(
+        spark.readStream.schema(df.schema).parquet(str(tmp_path / "in")),
+        fails,
+        "id long",
+        cost_key="id",
+        instances=2,
+        sink=lambda *_: None,
+        checkpoint=tmp_path / "checkpoint",
+        trigger={"availableNow": True},
+    )
+    with pytest.raises(FunctionFailed, match=told), evenly.worker_errors():
+        query.awaitTermination()
+    assert isinstance(own_error(query.exception()), FunctionFailed)
+    assert own_error(None) is None
+    with pytest.raises(KeyError, match=r"evenly\.errors"), evenly.worker_errors():
+        raise KeyError("evenly.errors.FunctionFailed: of somebody else")
+
+
+def test_a_row_that_ends_its_worker_is_set_aside_on_a_master_that_tries_once(df):
+    def deadly(row):
+        if row.id in {5, 40}:
+            os._exit(1)
+        return row.id
+
+    result = evenly.by_cost(df, deadly, "id long", instances=2, costs=EVEN, on_error="skip").persist()
+    assert sorted(row.id for row in evenly.good_rows(result).collect()) == [at for at in range(60) if at not in {5, 40}]
+    failed = evenly.failed_rows(result).collect()
+    result.unpersist()
+    assert {row.type for row in failed} == {"WorkerDied"}
+    assert sorted(json.loads(row.row)["name"] for row in failed) == ["r40", "r5"]
 
 
 def picky(row):

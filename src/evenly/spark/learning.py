@@ -23,6 +23,7 @@ from evenly.grouping.keys.dkg import DKG
 from evenly.grouping.mapping import Mapping
 from evenly.sketches.hashing import WRITABLE, derive
 from evenly.spark.keys import Key, key_id, key_names, type_names
+from evenly.spark.worker_errors import worker_errors
 
 _ROW_IN_PARTITION = (1 << 33) - 1
 _LEAST_RESERVE = 10_000
@@ -54,7 +55,8 @@ def learn_mapping(df: DataFrame, *, key: Key, instances: int, tolerance_pct: flo
     rows = df.select(key_id(names).alias("id"), F.lit(1.0).alias("weight"))
     if tolerance_pct is not None:
         rows = _sampled(df.select(key_id(names).alias("id")), sample_reserve(instances, tolerance_pct), seed)
-    learnt = rows.mapInArrow(_partition_learner(instances, seed), "learner binary").collect()
+    with worker_errors():
+        learnt = rows.mapInArrow(_partition_learner(instances, seed), "learner binary").collect()
     learner = DKG.automatic(instances, seed=seed, ids="xxhash64")
     for row in learnt:
         learner.merge(DKG.from_bytes(bytes(row.learner)))

@@ -16,6 +16,7 @@ from evenly.grouping.cost.placing import Placement, place
 from evenly.spark.cost.candidates import candidate_keys, with_candidates
 from evenly.spark.cost.options import CostKey, checked_key, checked_options
 from evenly.spark.cost.routing import with_id
+from evenly.spark.cost.saved_costs import load_costs
 from evenly.spark.cost.sizes import size_of
 from evenly.spark.cost.stage import Stage, results_of
 from evenly.spark.cost.watch import CostWatch
@@ -54,13 +55,14 @@ def by_cost(
       number of rows. An `async def` function runs `threads` calls at a time on one event loop.
     - `cost_key`: the column or SQL expression that the cost depends on (an id, a class, a length in steps), or several. None:
       the one of `costs`, or else `watch.costs` has the column that predicts the cost best.
-    - `costs`: a `CostModel` or the path of a saved one. Without it rows go out evenly, as with `repartition(instances)`;
-      what is measured on the way (`watch.costs`) is for the next run.
+    - `costs`: a `CostModel` or the path of a saved one that Spark can read. Without it rows go out evenly, as with
+      `repartition(instances)`; what is measured on the way (`watch.costs`) is for the next run.
     - `objective`: "completion" (instances have the same work, and short rows are first within each, for the least mean
       completion time), "batch-time" (the same work, in any order) or "arrival" (the online rule of POSG, in the order of
       arrival: for an input that is read in the same order again, not behind a shuffle).
     - `threads` (1 to 1,000): calls at once in each instance, for functions that wait. A row costs its share of the time.
-    - `on_error`: "fail" ends the job with the row and the error; "skip" adds a column `error` (`good_rows`, `failed_rows`).
+    - `on_error`: "fail" ends the job with the row and the error; "skip" adds a column `error` (`good_rows`, `failed_rows`), and
+      survives rows that end their process. `worker_errors` raises what ended a job as its class.
       `retries` (0 to 100) calls again before that. `time_limit_s` makes a longer call an error.
     - `routers`: tasks that deal out the rows; None: one for each partition of `df`, or one in all where that is expected to
       pay (few rows, or one that costs as much as half an instance's work).
@@ -82,7 +84,7 @@ def by_cost(
         time_limit_s=time_limit_s,
         routers=routers,
     )
-    model = None if costs is None else loaded(costs)
+    model = None if costs is None else loaded(costs, df.sparkSession)
     expressions = chosen_key(cost_key, model)
     stage = Stage.of(df, function, schema, options)
     if model is not None:
@@ -131,12 +133,12 @@ def scheduled(df: DataFrame, stage: Stage, model: CostModel, decision: Placement
     return stage.evenly(keyed if report else df, report=report, time_every=every)
 
 
-def loaded(costs: Costs) -> CostModel:
-    """A model, given or saved."""
+def loaded(costs: Costs, spark: Any) -> CostModel:
+    """A model, given or saved on any path that Spark can read."""
     if isinstance(costs, CostModel):
         return costs
     if isinstance(costs, (str, os.PathLike)):
-        return CostModel.load(costs)
+        return load_costs(spark, costs)
     raise InvalidParameter(f"costs must be a CostModel or the path of a saved one, got {costs!r}")
 
 

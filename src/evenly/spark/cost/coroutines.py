@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from evenly.spark.cost.calling import STRETCH_ITEMS, STRETCH_S, Calls, Chunk, Stretch, checked
 from evenly.spark.cost.limits import ForkGuard, Watchdog, too_slow
 from evenly.spark.cost.shared_clock import SharedClock
-from evenly.spark.cost.threads import Item, items_of, stretch_of
+from evenly.spark.cost.threads import Item, ends_all, items_of, stretch_of
 
 
 class Coroutines:
@@ -64,7 +64,10 @@ class Coroutines:
             if self._running:
                 wait_s = None if self._calls.limit_s is None else self._calls.limit_s / 2.0
                 done, self._running = await asyncio.wait(self._running, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
-                ended += [task.result() for task in done]
+                new = [task.result() for task in done]
+                ended += new
+                if any(item.ends_all for item in new):
+                    return ended, False
             if len(ended) >= STRETCH_ITEMS or (ended and time.perf_counter() - begun > STRETCH_S):
                 return ended, True
         return ended, False
@@ -85,6 +88,7 @@ class Coroutines:
                 item.error = checked(error, self._guard)
         self._guard.check()
         item.cost_s, item.end_s = self._clock.end(begun), time.perf_counter()
+        item.ends_all = ends_all(self._calls, item.value, item.error)
         return item
 
     async def _limited(self, item: Item) -> object:

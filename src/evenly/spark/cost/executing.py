@@ -11,7 +11,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -23,9 +23,12 @@ from evenly.errors import InvalidResult
 from evenly.grouping.cost.report import CostMeter
 from evenly.kernels.types import F64, I64
 from evenly.spark.cost.calling import Caller, Calls, Chunk, Serial, Stretch
+from evenly.spark.cost.child import Journal, Outcome
 from evenly.spark.cost.coroutines import Coroutines
+from evenly.spark.cost.guarding import Guard, fork_works
 from evenly.spark.cost.letters import ERROR, LETTER, failure, letters_of
 from evenly.spark.cost.limits import alarm_works
+from evenly.spark.cost.parts import Part
 from evenly.spark.cost.results import Shape
 from evenly.spark.cost.rows import row_class, rows_of
 from evenly.spark.cost.threads import Threads
@@ -41,6 +44,7 @@ class Work:
     """What an instance is to do. Input columns: `width` of the user's, then hidden ones, found by their names.
 
     `candidates` are columns of ids of possible cost keys: the costs of the first `most_measured` rows are reported beside them.
+    `one_attempt`: Spark will not try a task again that fails.
     """
 
     calls: Calls
@@ -51,6 +55,7 @@ class Work:
     report: bool = True
     candidates: int = 0
     most_measured: int = MOST_MEASURED
+    one_attempt: bool = False
 
     def output(self) -> pa.Schema:
         """The columns that `execute` yields: results, the error if rows may fail, and the report."""
@@ -76,54 +81,129 @@ def settle_worker() -> None:
 def _execute(work: Work, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     settle_worker()
     measured = _Measured(work)
-    caller = _caller(work)
     output = work.output()
-    try:
-        for stretch in caller.run(_chunks(work, batches, measured)):
-            made = list(_results(work, stretch))
-            measured.add(stretch)
-            for columns in made:
-                yield pa.RecordBatch.from_arrays([*columns, pa.nulls(len(columns[0]), pa.binary())], schema=output)
-    finally:
-        caller.close()
+    for stretch, made in _run(work, _parts(work, batches, measured)):
+        measured.add(stretch)
+        yield from made
     if work.report:
         nulls = [pa.nulls(1, field.type) for field in output]
         nulls[-1] = pa.array([measured.report()], pa.binary())
         yield pa.RecordBatch.from_arrays(nulls, schema=output)
 
 
+def _run(work: Work, parts: Iterator[Part]) -> Iterator[Outcome]:
+    """The function over all rows: in this process, or where a row may end it in one that may die.
+
+    A first attempt is made here, where what earlier tasks have loaded and connected is at hand, if there can be a second one.
+    """
+    context = TaskContext.get()
+    again = context is not None and context.attemptNumber() > 0
+    if not (work.skip and (work.one_attempt or again) and fork_works()):
+        yield from _here(work, parts)
+        return
+
+    def there(threads: int, parts: Iterator[Part], journal: Journal) -> Iterator[Outcome]:
+        calls = replace(work.calls, threads=threads, function=journal.wrapped(work.calls.function, waits=_waits(work.calls)))
+        return _here(replace(work, calls=calls), parts, numbered=True)
+
+    def died(payload: pa.RecordBatch, stretch: Stretch) -> list[pa.RecordBatch]:
+        rows = payload.select(range(work.width))
+        stretch.payloads = [rows if work.batch_rows is not None else next(rows_of(rows, row_class(rows.schema.names)))]
+        return list(_batches(work, stretch))
+
+    calls = work.calls
+    yield from Guard(there, died, threads=calls.threads, retries=calls.retries, limit_s=calls.limit_s).run(parts)
+
+
+def _here(work: Work, parts: Iterator[Part], *, numbered: bool = False) -> Iterator[Outcome]:
+    """The function over all rows, in this process. With `numbered` a function gets the number of the call beside the row."""
+    caller = _caller(work)
+    try:
+        for stretch in caller.run(_chunks(work, parts, numbered=numbered)):
+            if numbered:
+                stretch.numbers = [number for number, _ in stretch.payloads]
+                stretch.payloads = [payload for _, payload in stretch.payloads]
+            yield stretch, list(_batches(work, stretch))
+    finally:
+        caller.close()
+
+
+def _waits(calls: Calls) -> bool:
+    """Whether the function is an `async def`, or an object that is called as one."""
+    function: Any = calls.function
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
+
+
 def _caller(work: Work) -> Caller:
     calls, batches = work.calls, work.batch_rows is not None
-    function: Any = calls.function
-    if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None)):  # noqa: B004
+    if not work.skip:
+        calls = replace(calls, fits=partial(_fit, work))
+    if _waits(calls):
         return Coroutines(calls, batches=batches)
     if calls.threads > 1 or (calls.limit_s is not None and not alarm_works()):
         return Threads(calls, batches=batches)
     return Serial(calls)
 
 
-def _chunks(work: Work, batches: Iterator[pa.RecordBatch], measured: _Measured) -> Iterator[Chunk]:
-    kind = None
+def _fit(work: Work, values: list[Any]) -> bool:
+    """Whether all these results are as they should be."""
+    if work.batch_rows is None:
+        return not work.shape.columns(values)[1]
+    try:
+        for value in values:
+            work.shape.table(value)
+    except InvalidResult:
+        return False
+    return True
+
+
+def _parts(work: Work, batches: Iterator[pa.RecordBatch], measured: _Measured) -> Iterator[Part]:
+    """The input, each call with its number."""
+    calls = 0
     for batch in batches:
-        if batch.num_rows == 0:
+        rows = batch.num_rows
+        if rows == 0:
             continue
         ids = measured.begin(batch)
+        sizes = None
+        if work.batch_rows is not None:
+            whole, rest = divmod(rows, work.batch_rows)
+            sizes = np.array([work.batch_rows] * whole + [rest] * (rest > 0), np.int64)
+        count = rows if sizes is None else sizes.size
+        yield Part(batch, np.arange(calls, calls + count), sizes, ids)
+        calls += count
+
+
+def _chunks(work: Work, parts: Iterator[Part], *, numbered: bool) -> Iterator[Chunk]:
+    kind = None
+    for part in parts:
+        batch = part.batch
         rows = batch.select(range(work.width))
-        ids = numbers(batch, ID, np.int64) if ids is None else ids
+        ids = numbers(batch, ID, np.int64) if part.ids is None else part.ids
         ids = np.zeros(batch.num_rows, np.int64) if ids is None else ids
         estimates_s = numbers(batch, ESTIMATE, np.float64)
-        if work.batch_rows is None:
+        sizes: list[int] | None = None
+        if part.sizes is None:
             kind = kind or row_class(rows.schema.names)
-            yield Chunk(rows_of(rows, kind), ids, estimates_s)
-            continue
-        starts = range(0, batch.num_rows, work.batch_rows)
-        parts = [rows.slice(start, work.batch_rows) for start in starts]
-        yield Chunk(iter(parts), ids, estimates_s, [part.num_rows for part in parts])
+            payloads: Iterator[Any] = rows_of(rows, kind)
+        else:
+            sizes = part.sizes.tolist()
+            starts = (part.sizes.cumsum() - part.sizes).tolist()
+            payloads = map(rows.slice, starts, sizes)
+        if numbered:
+            payloads = zip(part.numbers.tolist(), payloads, strict=True)
+        yield Chunk(payloads, ids, estimates_s, sizes)
 
 
 def numbers(batch: pa.RecordBatch, name: str, kind: type) -> Any:
     at = batch.schema.get_field_index(name)
     return None if at < 0 else np.asarray(batch.column(at).to_numpy(zero_copy_only=False), kind)
+
+
+def _batches(work: Work, stretch: Stretch) -> Iterator[pa.RecordBatch]:
+    """The output of a stretch; raises if a row failed and none may."""
+    for columns in _results(work, stretch):
+        yield pa.RecordBatch.from_arrays([*columns, pa.nulls(len(columns[0]), pa.binary())], schema=work.output())
 
 
 def _results(work: Work, stretch: Stretch) -> Iterator[list[pa.Array]]:
@@ -184,7 +264,7 @@ class _Measured:
 
     def add(self, stretch: Stretch) -> None:
         work = self._work
-        sizes = np.ones(len(stretch.values), np.int64) if stretch.sizes is None else stretch.sizes
+        sizes = np.ones(len(stretch.ids), np.int64) if stretch.sizes is None else stretch.sizes
         self._rows += len(stretch.ids)
         self._errors += int(sum(sizes[at] for at in stretch.failures))
         if not work.report:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Real
@@ -18,6 +19,7 @@ from evenly.spark.cost.letters import ERROR
 Objective = Literal["batch-time", "completion", "arrival"]
 OnError = Literal["fail", "skip"]
 CostKey = str | Sequence[str]
+_LOCAL = re.compile(r"local(\[[^,\]]*(,\s*(?P<failures>\d+)\s*)?\])?")
 _parsed: dict[str, StructType] = {}
 _MOST_THREADS, _MOST_RETRIES, _MOST_ROUTERS, _MOST_BATCH_ROWS = 1_000, 100, 1_000, 1_000_000
 
@@ -79,10 +81,18 @@ def checked_schema(df: DataFrame, schema: StructType | str, *, skip: bool) -> St
         parsed = _parsed[str(schema)] = df.sparkSession.createDataFrame([], schema).schema
     if not parsed.fields:
         raise InvalidParameter("schema has no field: name what the function returns, such as 'score double'")
-    taken = [name for name in parsed.names if name.startswith("__evenly_") or (skip and name.lower() == ERROR)]
+    taken = [name for name in parsed.names if name.lower().startswith("__evenly_") or (skip and name.lower() == ERROR)]
     if taken:
         raise ColumnConflict(f"the schema has a field {taken[0]!r}, a name that Evenly uses: choose another one")
     return parsed
+
+
+def one_attempt(df: DataFrame) -> bool:
+    """Whether Spark gives up a task that has failed once: on a local master, unless it says otherwise (`local[4,2]`)."""
+    settings = df.sparkSession.conf
+    local = _LOCAL.fullmatch(settings.get("spark.master", None) or "")
+    failures = (local["failures"] or "1") if local else settings.get("spark.task.maxFailures", "4")
+    return failures == "1"
 
 
 def checked_key(key: CostKey) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -79,9 +80,8 @@ class Shape:
                     f"{', '.join(names)}"
                 )
             return value
-        raise InvalidResult(
-            f"the function returned {_told(value)}: return a dict or a tuple with the fields {', '.join(names)}"
-        )
+        what = _unfinished(value) or f"return a dict or a tuple with the fields {', '.join(names)}"
+        raise InvalidResult(f"the function returned {_told(value)}: {what}")
 
     def _wraps(self, value: Any, kind: pa.DataType) -> bool:
         """Whether a result for a schema of one field holds that field's value, or is it."""
@@ -120,7 +120,7 @@ class Shape:
                     at,
                     InvalidResult(
                         f"the function returned {_told(value)} ({type(value).__name__}) for field {field.name!r}, which is of "
-                        f"type {field.type}: {error}"
+                        f"type {field.type}: {_unfinished(value) or error}"
                     ),
                 )
             fit.append(made)
@@ -155,8 +155,18 @@ class Shape:
 
 
 def _told(value: Any) -> str:
-    text = repr(value)
+    text = " ".join(repr(value).split())
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
+def _unfinished(value: Any) -> str:
+    """What to do with a result that has yet to be made; nothing if it is none."""
+    if inspect.iscoroutine(value):
+        value.close()  # or Python warns that nobody awaited it
+        return "it is a coroutine; give the async function itself, not one that calls it"
+    if inspect.isgenerator(value):
+        return "it is a generator; return one result for a row, such as a list"
+    return ""
 
 
 def _whole(value: Any) -> Any:

@@ -20,9 +20,10 @@ from evenly.kernels.types import F64
 from evenly.spark.cost.calling import Calls
 from evenly.spark.cost.executing import ESTIMATE, ID, MOST_MEASURED, REPORT, Work, executor
 from evenly.spark.cost.letters import ERROR, LETTER_TYPE
-from evenly.spark.cost.options import Options, checked_schema
+from evenly.spark.cost.options import Options, checked_schema, one_attempt
 from evenly.spark.cost.results import Shape
 from evenly.spark.cost.routing import Routing, route
+from evenly.spark.worker_errors import worker_errors
 
 UNWATCHED_TIMES_EVERY = 64
 _MOST_IN_ALL, _LEAST_MEASURED = 32_768, 64
@@ -41,14 +42,15 @@ class Stage:
     def of(cls, df: DataFrame, function: Callable[[Any], Any], schema: StructType | str, options: Options) -> Stage:
         """For rows with the columns of `df`."""
         for name in df.columns:
-            if name.startswith("__evenly_"):
+            if name.lower().startswith("__evenly_"):
                 raise InvalidParameter(f"there is a column {name!r}, a name that Evenly uses: rename it")
         parsed = checked_schema(df, schema, skip=options.skip)
         nullable = StructType([StructField(field.name, field.dataType, nullable=True) for field in parsed.fields])
         strict = frozenset(field.name for field in parsed.fields if not field.nullable)
         calls = Calls(function, threads=options.threads, retries=options.retries, limit_s=options.time_limit_s)
         shape = Shape(_arrow_schema(df, nullable), strict)
-        work = Work(calls, shape, len(df.columns), batch_rows=options.batch_rows, skip=options.skip)
+        once = options.skip and one_attempt(df)
+        work = Work(calls, shape, len(df.columns), batch_rows=options.batch_rows, skip=options.skip, one_attempt=once)
         return cls(work, options, nullable.add(ERROR, LETTER_TYPE) if options.skip else nullable)
 
     def evenly(self, rows: DataFrame, *, report: bool = True, time_every: int = 1, candidates: int = 0) -> DataFrame:
@@ -98,7 +100,8 @@ class Stage:
 
 def reports_of(ran: DataFrame) -> list[InstanceReport]:
     """The reports among the results of a stage that was run (and persisted)."""
-    told = ran.where(F.col(REPORT).isNotNull()).select(REPORT).collect()
+    with worker_errors():
+        told = ran.where(F.col(REPORT).isNotNull()).select(REPORT).collect()
     return [InstanceReport.from_bytes(bytes(row[0])) for row in told]
 
 

@@ -94,7 +94,7 @@ def stream_by_cost(
             raise InvalidParameter(f"{name} must be a function of the results and the batch's number, got {called!r}")
     if dead_letters is not None and not options.skip:
         raise InvalidParameter("dead_letters is given, but on_error='fail' lets no row fail: use on_error='skip'")
-    model = None if costs is None else loaded(costs)
+    model = None if costs is None else loaded(costs, spark)
     expressions = chosen_key(cost_key, model)
     if not expressions:
         raise InvalidParameter("cost_key is not given: name the column that the cost depends on; recommend_cost_key finds it")

@@ -31,6 +31,12 @@ class Item:
     cost_s: float = 0.0
     end_s: float = 0.0
     tries: int = 1
+    ends_all: bool = False
+
+
+def ends_all(calls: Calls, value: Any, error: BaseException | None) -> bool:
+    """Whether a call that came out so is the last one: it failed, and none may."""
+    return calls.fits is not None and (error is not None or not calls.fits([value]))
 
 
 def items_of(chunks: Iterator[Chunk]) -> Iterator[Item]:
@@ -73,7 +79,7 @@ class _Worker(threading.Thread):
 
     def run(self) -> None:
         try:
-            while (item := self.pool.work.get()) is not None and self.pool.settle(self, item):
+            while (item := self.pool.work.get()) is not None and not self.pool.ended and self.pool.settle(self, item):
                 pass
         except OutOfTime:  # given up in the very moment that it was done
             return
@@ -89,6 +95,7 @@ class Threads:
         self._lock = threading.Lock()
         self._guard = ForkGuard()
         self._watchdog = Watchdog(calls.limit_s)
+        self.ended = False
         self.work: queue.SimpleQueue[Item | None] = queue.SimpleQueue()
         self._done: queue.SimpleQueue[Item] = queue.SimpleQueue()
         self._workers: list[_Worker] = []
@@ -115,7 +122,9 @@ class Threads:
             pending -= len(new)
             ended += new
             now = time.perf_counter()
-            if len(ended) >= STRETCH_ITEMS or (ended and now - begun > STRETCH_S):
+            if self.ended and any(item.ends_all for item in new):
+                more, pending = False, 0
+            elif len(ended) >= STRETCH_ITEMS or (ended and now - begun > STRETCH_S):
                 self._watchdog.rest()
                 yield stretch_of(ended, batches=self._batches, span_s=now - begun)
                 ended, begun = [], time.perf_counter()
@@ -139,10 +148,13 @@ class Threads:
             worker.item, worker.began_s, worker.begun = item, time.perf_counter(), self._clock.begin()
         value, error = self._called(worker, item)
         self._guard.check()
+        last = ends_all(self._calls, value, error)
         with self._lock:
             if worker.given_up:
                 return False
             worker.item = None
+            item.ends_all = last
+            self.ended = self.ended or last
             item.value, item.error = value, error
             item.cost_s, item.end_s = item.cost_s + self._clock.end(worker.begun), time.perf_counter()
         self._done.put(item)
@@ -193,6 +205,8 @@ class Threads:
                 item = replace(cast("Item", worker.item), error=too_slow(limit_s), end_s=now_s)
                 item.cost_s += self._clock.end(worker.begun)
                 if item.tries > self._calls.retries:
+                    item.ends_all = ends_all(self._calls, None, item.error)
+                    self.ended = self.ended or item.ends_all
                     found.append(item)
                 else:
                     self.work.put(replace(item, tries=item.tries + 1, error=None))

@@ -9,14 +9,13 @@ from itertools import groupby
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
-from evenly import errors
 from evenly.emission.destinations.base import Destination
 from evenly.emission.destinations.delivery import Pacing, Partition, deliver
-from evenly.errors import DamagedData, EvenlyError, InvalidParameter
+from evenly.errors import DamagedData, InvalidParameter
 from evenly.spark.sink.kept import IDENTITY, NUMBER_BITS
+from evenly.spark.worker_errors import worker_errors
 
 Batches = Iterator[pa.RecordBatch]
 _COUNTS = "partition int, rows bigint, size_bytes bigint, unasked bigint, attempt int"
@@ -27,7 +26,6 @@ _ARROW_COUNTS = pa.schema(
     ]
 )
 _SENDER = re.compile(r"[!-.0-~]{1,128}")
-_OURS = re.compile(r"evenly\.errors\.(\w+): (.*)")
 
 
 @dataclass(frozen=True)
@@ -78,10 +76,8 @@ def send_bodies(encoded: DataFrame, to: Destination, pacing: Pacing, *, sender: 
             columns = [pa.array([one], kind) for one, kind in zip(counts, _ARROW_COUNTS.types, strict=True)]
             yield pa.RecordBatch.from_arrays(columns, schema=_ARROW_COUNTS)
 
-    try:
+    with worker_errors():
         told = encoded.mapInArrow(task, _COUNTS).collect()
-    except PySparkException as error:
-        raise _own_error(error) or error from error
     return Sent(sender, batch, tuple(sorted((TaskSent(*row) for row in told), key=lambda task: task.partition)))
 
 
@@ -104,13 +100,3 @@ def _consecutive(rows: Iterator[tuple[int, bytes]], partition: int) -> Iterator[
                 f"row {number} of partition {partition} is not in its place in the files that were kept: restore them"
             )
         yield body
-
-
-def _own_error(error: PySparkException) -> EvenlyError | None:
-    """The error of ours that a task failed with; the driver knows it by its text only."""
-    found = _OURS.findall(str(error))
-    if not found:
-        return None
-    name, message = found[-1]
-    kind = getattr(errors, name, None)
-    return kind(message) if isinstance(kind, type) and issubclass(kind, EvenlyError) else None
