@@ -26,6 +26,11 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from evenly.spark.keys import quoted, spelled
+from evenly.spark.own_columns import own_name
+
+__all__ = ["Layout", "lay_out", "quoted"]
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -51,10 +56,13 @@ def lay_out(
     `flagged` says whether nulls of integers and booleans travel as flags.
     """
     sent = [(F.col(quoted(field.name)), field.dataType, field.nullable) for field in schema]
+    # Where case counts, two columns may differ in it alone: the key is the one that is spelled so.
+    exact = {spelled(name): at for at, name in enumerate(schema.names)}
+    folded = {name.lower(): at for name, at in exact.items()}
     keys = []
     for name, kind in zip(names, kinds, strict=True):
-        if name in schema.names:
-            keys.append(schema.names.index(name))
+        if name in exact or name.lower() in folded:
+            keys.append(exact.get(name, folded[name.lower()]))
         else:
             keys.append(len(sent))
             sent.append((F.col(name), kind, True))
@@ -78,14 +86,9 @@ def lay_out(
         elif flagged and isinstance(kind, (FloatType, DoubleType)):
             compared.append(len(columns))
             columns.append(column.isNull())
-    labels = [*schema.names, *(f"__evenly_{position}" for position in range(len(schema.names), len(columns)))]
+    labels = [*schema.names, *(own_name(f"carried_{position}") for position in range(len(schema.names), len(columns)))]
     layout = Layout(len(schema.names), len(sent), tuple(flag_of.items()), tuple(keys), tuple(compared))
     return [column.alias(label) for column, label in zip(columns, labels, strict=True)], layout
-
-
-def quoted(name: str) -> str:
-    """A column's name as Spark takes it literally, dots and all."""
-    return "`" + name.replace("`", "``") + "`"
 
 
 def _texts(column: Column, kind: DataType) -> Column:
