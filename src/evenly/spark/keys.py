@@ -78,7 +78,7 @@ def spelled(name: str) -> str:
 
 def last_part(name: str) -> str:
     """What a column is called that is selected by this spelling: its name, or that of the struct's field."""
-    return _parts(name)[-1]
+    return (_parts(name) or [name])[-1]
 
 
 def check_distinct(df: DataFrame) -> None:

@@ -51,8 +51,8 @@ def check_fit(mapping: Mapping, names: tuple[str, ...], types: tuple[str, ...], 
     for name, here, column, there in zip(names, types, said, mapping.types, strict=True):
         if not hashed_alike(here, there):
             raise InvalidParameter(
-                f"key column {name!r} is {here}, and the mapping is for {there} ({column}): Spark hashes equal keys of these types "
-                f"differently, so two sides of a join would not find each other. {_remedy(name, here, there)}"
+                f"key column {name!r} is {here}, and the mapping is for {there} ({column}): Spark hashes equal keys of these "
+                f"types differently, so two sides of a join would not find each other. {_remedy(name, here, there)}"
             )
 
 
@@ -61,8 +61,8 @@ def check_same_types(first: tuple[str, ...], other: tuple[str, ...], names: tupl
     for name, one, two in zip(names, first, other, strict=True):
         if not hashed_alike(one, two):
             raise InvalidParameter(
-                f"key column {name!r} is {one} in the first DataFrame and {two} in DataFrame {which}: Spark hashes equal keys of "
-                f"these types differently, so they would not find each other. {_remedy_of_sides(name, one, two, which)}"
+                f"key column {name!r} is {one} in the first DataFrame and {two} in DataFrame {which}: Spark hashes equal keys "
+                f"of these types differently, so they would not find each other. {_remedy_of_sides(name, one, two, which)}"
             )
 
 
@@ -86,8 +86,8 @@ def _check_order(columns: tuple[str, ...], names: tuple[str, ...]) -> None:
     ours, theirs = ([name.lower() for name in told] for told in (names, columns))
     if ours != theirs and sorted(ours) == sorted(theirs):
         raise InvalidParameter(
-            f"the mapping is for the key columns {', '.join(columns)}, in this order, and they are given as {', '.join(names)}: "
-            f"give key={list(columns)!r}"
+            f"the mapping is for the key columns {', '.join(columns)}, in this order, and they are given as "
+            f"{', '.join(names)}: give key={list(columns)!r}"
         )
 
 
@@ -96,8 +96,8 @@ def _remedy(name: str, here: str, there: str) -> str:
         return f"Cast it before: {_cast(name, here, there)}"
     if _holds(here, there):
         return (
-            f"Cast the other side's key to {here}, learn the mapping from that, and use it on both sides: a cast of this one to "
-            f"{there} might change keys"
+            f"Cast the other side's key to {here}, learn the mapping from that, and use it on both sides: a cast of this one "
+            f"to {there} might change keys"
         )
     return (
         "Cast the key of both sides to one type that holds the values of both, learn the mapping from that, and use it on both"

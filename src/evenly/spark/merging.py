@@ -155,7 +155,7 @@ def _one(column: pa.ChunkedArray) -> pa.Array:
 def merger(
     merging: Merging, keys: int, conversion: Conversion
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The second stage: finished rows pass as they are, the partials of a key, which is the first `keys` columns, are merged."""
+    """The second stage: finished rows pass as they are, partials of a key (the first `keys` columns) are merged."""
 
     def merge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         waiting: dict[object, tuple[list[pa.Scalar], list[Any]]] = {}

@@ -15,7 +15,7 @@ _ITERATED = re.compile(r"(^|\.)(Async)?(Iterator|Iterable|Generator)\b")
 
 
 def check_no_iterator(function: Callable[..., Any], what: str) -> None:
-    """Refuse a generator, a coroutine, and a function that is said to take or return an iterator (as Spark's grouped ones may)."""
+    """Refuse a generator, a coroutine, and a function that says that it takes or returns an iterator, as Spark's may."""
     bare = function
     while isinstance(bare, functools.partial):
         bare = bare.func
@@ -23,8 +23,8 @@ def check_no_iterator(function: Callable[..., Any], what: str) -> None:
     kinds = (inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction)
     if any(kind(called) for kind in kinds) or any(_iterates(hint) for hint in _hints(called)):
         raise InvalidParameter(
-            f"{what} is a function over or of an iterator ({getattr(bare, '__name__', bare)!s}): it must take a whole group and "
-            "return one result, not yield several; put them together, as in pandas.concat(...)"
+            f"{what} takes or yields an iterator ({getattr(bare, '__name__', bare)!s}): it must take a whole group and return "
+            "one result; put several together, as in pandas.concat(...)"
         )
 
 

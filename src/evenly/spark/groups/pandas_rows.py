@@ -72,8 +72,8 @@ class Conversion:
             found = self._typed(values, kind)
         except (pa.ArrowException, TypeError, ValueError) as error:
             raise InvalidResult(
-                f"column {field.name!r} of the function's frame is {values.dtype} and cannot be made {kind}, as the schema has it "
-                f"({error}): convert it in the function, or name its own type in the schema"
+                f"column {field.name!r} of the function's frame is {values.dtype}, and the schema has {kind}: it cannot be "
+                f"converted ({error}). Convert it in the function, or name its own type in the schema"
             ) from error
         return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
 

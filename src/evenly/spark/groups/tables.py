@@ -121,8 +121,8 @@ def checked(result: pa.Table, schema: pa.Schema, *, by_name: bool = True) -> pa.
             continue
         if not same_values(found, field.type):
             raise InvalidResult(
-                f"column {field.name!r} of the function's table is {found}, and the schema has {field.type}: name the type when "
-                "you make the table, as in pa.array(values, type), or cast it in the function"
+                f"column {field.name!r} of the function's table is {found}, and the schema has {field.type}: name the type "
+                "when you make the table, as in pa.array(values, type), or cast it in the function"
             )
         result = result.set_column(at, field.name, result.column(at).cast(field.type))
     return result
