@@ -16,17 +16,9 @@ INSTANCES = 4
 COUNTS = evenly.Merging(partial=len, merge=lambda partials: pd.DataFrame({"number": [sum(partials)]}), schema="number bigint")
 NAMES = {
     "a.b": ("a.b", "`a.b`"),
-    "a`b": ("a`b", "`a``b`"),
-    "a b": ("a b", "`a b`"),
-    "schlüssel": ("schlüssel",),
-    "Key": ("KEY",),
-    "id": ("id",),
-    "part_": ("part_",),
-    "value": ("value",),
-    "count": ("count",),
-    "__evenly_id": ("__evenly_id",),
+    "a`b ü": ("a`b ü",),
+    "Id": ("ID",),
     "__evenly_step_routed": ("__evenly_step_routed",),
-    "partial": ("partial",),
     "key_0": ("key_0",),
 }
 
@@ -36,7 +28,7 @@ def rows(spark):
     """Half of the rows of one key, and columns that are called as Evenly calls its own."""
     key = F.when(F.col("id") % 2 == 0, 7).otherwise(F.col("id") % 9)
     own = [F.col("id").alias(name) for name in ("__evenly_instance", "__evenlysplit_number", "home", "1st x.y", "n")]
-    return spark.range(360, numPartitions=2).select(key.alias("the key"), *own).persist()
+    return spark.range(360, numPartitions=1).select(key.alias("the key"), *own).persist()
 
 
 def counted(df, name):
@@ -49,6 +41,7 @@ def test_a_key_of_any_name_is_placed_split_aggregated_and_applied_as_in_spark(ro
     quoted = "`" + name.replace("`", "``") + "`"
     theirs = counted(df.groupBy(F.col(quoted)).agg(F.count("*").alias("number")), quoted)
     mapping = evenly.learn_mapping(df, key=key, instances=INSTANCES)
+    assert mapping.columns in {(key,), (quoted,)}
     placed = evenly.by_key(df, key=key, instances=INSTANCES, mapping=mapping)
     assert placed.columns == [*df.columns, "slot"]
     assert counted(placed.groupBy(F.col(quoted), "slot").agg(F.count("*").alias("number")), quoted) == theirs
@@ -79,7 +72,7 @@ def test_rows_keep_all_their_values_beside_columns_that_look_like_evenlys(rows):
         assert sorted(tuple(row)[:6] for row in placed.collect()) == wanted
 
 
-@pytest.mark.parametrize("name", ["id", "a.b", "rows", "key_0"])
+@pytest.mark.parametrize("name", ["id", "rows"])
 def test_a_hot_key_of_any_name_is_told(rows, name):
     df = rows.select(F.col("the key").alias(name), "n")
     whole = evenly.Merging(partial=lambda group: pd.DataFrame({"number": [len(group)]}), merge=None, schema="number int")
