@@ -127,7 +127,7 @@ class MappingStore:
 
     def propose(self, mapping: Mapping) -> None:
         """Write the mapping of a version that is not in force yet."""
-        text = self._typed(mapping).to_json()
+        text = replace(mapping, columns=self.placement.key, types=self.placement.types).to_json()
         self._folder.write(_file(mapping.version), text)
         self._digests[mapping.version] = _digest(text.encode())
         reached("proposed")
