@@ -88,10 +88,10 @@ def test_a_column_wins_over_a_field_and_fields_may_be_quoted(spark):
     )
     assert key_names(df, "a.b") == ("`a.b`",)
     assert key_names(df, ["`a`.b", "a.`c.c`.d"]) == ("a.b", "a.`c.c`.d")
-    assert key_names(df.drop("`a.b`"), "a.b") == ("a.b",)
+    assert key_names(df.drop("a.b"), "a.b") == ("a.b",)
     for wrong in ("a.x", "`a", "a..b", "", "a.`c.c`.d.e"):
         with pytest.raises(UnknownColumn, match="there is no column"):
-            key_names(df.drop("`a.b`"), wrong)
+            key_names(df.drop("a.b"), wrong)
     with pytest.raises(InvalidParameter, match="names a column twice"):
         key_names(df, ["a.b", "`a.b`"])
 

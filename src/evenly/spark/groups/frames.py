@@ -51,7 +51,9 @@ def groups(
     for batch in batches:
         if len(batch) == 0:
             continue
-        rows = _Rows(batch.iloc[:, : layout.carried], [_flags(batch, position) for _, position in layout.flags])
+        carried = batch.iloc[:, : layout.carried]
+        carried.columns = pd.Index(layout.names)
+        rows = _Rows(carried, [_flags(batch, position) for _, position in layout.flags])
         compared = [batch.iloc[:, position].to_numpy() for position in layout.compared]
         if last is not None and _differs(last, compared):
             yield _finished(parts, first, layout, with_key=with_key)

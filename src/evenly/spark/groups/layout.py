@@ -27,7 +27,6 @@ from pyspark.sql.types import (
 )
 
 from evenly.spark.keys import quoted, spelled
-from evenly.spark.own_columns import own_name
 
 __all__ = ["Layout", "lay_out", "quoted"]
 
@@ -38,7 +37,8 @@ class Layout:
 
     The first `width` are the user's columns, those up to `carried` are keys that are no column of their own. `flags` are
     pairs of a carried column and the column that says where it was null. `keys` are where the key's values
-    are; `compared` are the columns in which a change means a new group.
+    are; `compared` are the columns in which a change means a new group. `names` are those of the carried columns: on the way
+    all columns have plain names, because PySpark takes a dot in a name for a struct's field.
     """
 
     width: int
@@ -46,6 +46,7 @@ class Layout:
     flags: tuple[tuple[int, int], ...]
     keys: tuple[int, ...]
     compared: tuple[int, ...]
+    names: tuple[str, ...]
 
 
 def lay_out(
@@ -86,9 +87,9 @@ def lay_out(
         elif flagged and isinstance(kind, (FloatType, DoubleType)):
             compared.append(len(columns))
             columns.append(column.isNull())
-    labels = [*schema.names, *(own_name(f"carried_{position}") for position in range(len(schema.names), len(columns)))]
-    layout = Layout(len(schema.names), len(sent), tuple(flag_of.items()), tuple(keys), tuple(compared))
-    return [column.alias(label) for column, label in zip(columns, labels, strict=True)], layout
+    carried = (*schema.names, *(f"key {position}" for position in range(len(schema.names), len(sent))))
+    layout = Layout(len(schema.names), len(sent), tuple(flag_of.items()), tuple(keys), tuple(compared), carried)
+    return [column.alias(f"c{position}") for position, column in enumerate(columns)], layout
 
 
 def _texts(column: Column, kind: DataType) -> Column:

@@ -50,7 +50,7 @@ def groups(batches: Iterator[pa.RecordBatch], layout: Layout) -> Iterator[tuple[
     for batch in batches:
         if batch.num_rows == 0:
             continue
-        carried = batch.select(range(layout.carried))
+        carried = batch.select(range(layout.carried)).rename_columns(list(layout.names))
         compared = [batch.column(position) for position in layout.compared]
         if last is not None and _differs(last, compared):
             yield _finished(parts, layout)
