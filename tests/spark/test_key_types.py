@@ -197,7 +197,7 @@ def test_frames_of_an_aggregate_become_what_apply_in_pandas_makes_of_them(spark)
 
         def frame(_: pd.DataFrame) -> pd.DataFrame:
             noon = datetime(2024, 7, 1, 12)  # noqa: DTZ001 - in the session's zone
-            row = {"price": Decimal("1.255"), "at": noon, "nested": {"t": noon, "m": {"a": noon}}, "several": [noon, None]}
+            row = {"price": Decimal("1.2"), "at": noon, "nested": {"t": noon, "m": {"a": noon}}, "several": [noon, None]}
             return pd.DataFrame([row])
 
         theirs = df.groupBy("k").applyInPandas(frame, schema).collect()

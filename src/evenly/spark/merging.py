@@ -181,8 +181,13 @@ def merger(
 def _shaped(columns: list[pa.Array], shape: pa.Schema | None) -> Iterator[pa.RecordBatch]:
     """The rows in the very types of those that pass: Arrow writes one schema a stream, down to names inside lists."""
     if shape is not None and columns:
-        cast = [column.cast(field.type) for column, field in zip(columns, shape, strict=True)]
+        cast = [_typed(column, field.type) for column, field in zip(columns, shape, strict=True)]
         yield pa.RecordBatch.from_arrays(cast, schema=shape)
+
+
+def _typed(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Not cast without need: Arrow takes the fields of a null struct for nulls where there may be none."""
+    return column if column.type.equals(kind, check_metadata=True) else column.cast(kind)
 
 
 def _finished(merging: Merging, partials: list[Any], key: list[pa.Scalar], conversion: Conversion) -> list[pa.Array]:

@@ -81,7 +81,7 @@ class Conversion:
         try:
             return pa.Array.from_pandas(values, type=kind, safe=self.safe)
         except pa.ArrowInvalid:
-            # What Arrow does not make at once it may cast, which Spark does, too: 1.255 to decimal(10,2).
+            # What Arrow does not make at once it may still cast without loss, and Spark lets it.
             return pa.Array.from_pandas(values).cast(kind, safe=self.safe)
 
 

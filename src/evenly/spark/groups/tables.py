@@ -70,6 +70,8 @@ def changes(compared: list[pa.Array]) -> NDArray[np.bool_]:
     """Whether each row but the first has another key than the row before. Null is a key, and so is NaN."""
     changed = np.zeros(len(compared[0]) - 1, np.bool_)
     for values in compared:
+        if pa.types.is_null(values.type):  # one key, and Arrow does not compare it
+            continue
         before, after = values.slice(0, len(values) - 1), values.slice(1)
         other = pc.not_equal(before, after)
         if pa.types.is_floating(values.type):
