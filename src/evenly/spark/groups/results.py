@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Self
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from evenly.errors import ColumnConflict
@@ -17,10 +19,9 @@ _SAFELY = "spark.sql.execution.pandas.convertToArrowArraySafely"
 
 @dataclass(frozen=True)
 class Results:
-    """The schema of results, what Spark makes of it in Arrow, and whether columns are found by name and converted safely."""
+    """Results as an empty DataFrame, and whether their columns are found by name and converted safely."""
 
-    schema: StructType
-    arrow: pa.Schema
+    empty: DataFrame
     by_name: bool
     safe: bool
 
@@ -34,7 +35,18 @@ class Results:
             raise ColumnConflict(
                 f"the schema of results names {', '.join(map(repr, twice))} twice: give each column its own name"
             )
-        return cls(empty.schema, empty.toArrow().schema, _is_on(spark, _BY_NAME, "true"), _is_on(spark, _SAFELY, "false"))
+        return cls(empty, _is_on(spark, _BY_NAME, "true"), _is_on(spark, _SAFELY, "false"))
+
+    @property
+    def schema(self) -> StructType:
+        return self.empty.schema
+
+    @cached_property
+    def arrow(self) -> pa.Schema:
+        """What Spark makes of the schema in Arrow."""
+        if hasattr(type(self.empty), "toArrow"):
+            return self.empty.toArrow().schema
+        return to_arrow_schema(self.schema)  # Spark before 4.0
 
 
 def _is_on(spark: SparkSession, setting: str, default: str) -> bool:
