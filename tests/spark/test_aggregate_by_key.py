@@ -288,7 +288,7 @@ def test_a_function_that_does_not_merge_is_refused_with_the_key_and_what_is_poss
 
 def test_an_error_in_the_function_or_a_frame_of_another_shape_reaches_the_caller(visits, plan):
     wrong = evenly.Merging(partial=len, merge=lambda parts: pd.DataFrame({"m": parts}), schema="n int")
-    with pytest.raises(Exception, match="no column 'n' of the schema: it has m"):
+    with pytest.raises(Exception, match="returned the columns m, and the schema has n"):
         evenly.aggregate_by_key(visits, wrong, key="user", instances=INSTANCES, mapping=plan).collect()
     nothing = evenly.Merging(partial=len, merge=sum, schema="n int")
     with pytest.raises(Exception, match=r"merge must return a pandas DataFrame.*got int"):

@@ -275,7 +275,7 @@ def test_a_wrong_result_and_an_error_of_the_function_are_told_plainly(rows, func
         (lambda group: group.select(["id"]), r"returned the columns id, and the schema has key, id"),
         (
             lambda group: group.set_column(1, "id", pa.array([None if group["id"][0].as_py() == 4 else 1])),
-            r"types int32, null, and of int32, int64 for another group",
+            r"column 'id' of the function's table is null, and the schema has int64",
         ),
     ],
 )

@@ -335,6 +335,7 @@ def test_the_slot_is_found_by_the_schemas_of_the_state():
     layout = key_layout("dedupe", group, key=("visit.User",), slot="slot")
     assert (layout.within, layout.key, layout.slot) == ((), ("user",), "slot")
     assert key_path("rows", group, layout) == ((2, 1),)
+    assert key_layout("dedupe", fields("struct<`a.b`:string,slot:int>"), key=("`a.b`",), slot="slot").key == ("a.b",)
     assert key_path("with index", fields("struct<user:string,slot:int,index:bigint>"), layout) == ((3, 1),)
     timer = fields("struct<expiry:bigint,key:struct<user:string,slot:int>>")
     assert key_path("timers", timer, layout) == ((2, 1), (2, 1))

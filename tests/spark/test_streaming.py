@@ -16,6 +16,7 @@ from evenly.spark.keys import key_id
 from evenly.spark.state.lineage import current_checkpoint
 from evenly.spark.streaming import changing
 from evenly.spark.streaming.first_look import can_look
+from evenly.spark.streaming.mapping_store import MappingStore, Placement, Version
 
 INSTANCES = 4
 SCHEMA = "user string, ts timestamp"
@@ -113,7 +114,9 @@ def test_a_mapping_is_learnt_from_the_stream_kept_and_read_back(spark, visits):
     first = visits.run(visits.counts("user"))
     assert spark.conf.get("spark.sql.shuffle.partitions") == "8"
     assert [version.reason for version in first.versions] == ["learnt from the beginning of the stream"]
-    assert first.mapping.columns == ("user",)
+    assert (first.mapping.columns, first.mapping.types) == (("user",), ("string",))
+    with pytest.raises(InvalidParameter, match=r"'user' is bigint, and the mapping is for string \(user\)"):
+        evenly.by_key(spark.range(3).toDF("user"), key="user", instances=INSTANCES, mapping=first.mapping)
     assert [batch.number for batch in first.batches] == [0, 1]
     assert sum(sum(batch.mapped_rows) for batch in first.batches) == visits.rows
     assert all(batch.mapped_imbalance_pct < 10.0 for batch in first.batches)
@@ -354,6 +357,41 @@ def test_what_does_not_fit_the_checkpoint_is_refused_and_nothing_is_started(spar
     visits.add(100)
     visits.run(build)
     assert visits.written("user") == visits.expected("user")
+
+
+def test_a_checkpoint_knows_the_types_of_its_key_also_one_that_was_begun_without(spark, tmp_path):
+    untyped = Placement(("user",), INSTANCES, "slot")
+    store = MappingStore(spark, str(tmp_path), untyped)
+    store.propose(by_hash())
+    store.enforce(Version(1, "given", ((1, None),)))
+    assert store.mapping(1).types == ()
+
+    typed = MappingStore(spark, str(tmp_path), replace(untyped, key=("USER",), types=("int",)))
+    assert typed.load(), "the case of a name does not count"
+    assert typed.mapping(1).types == ("int",)
+    typed.placement.check(replace(by_hash(), columns=("id",), types=("smallint",)))
+    with pytest.raises(InvalidParameter, match=r"'USER' is int, and the mapping is for bigint"):
+        typed.placement.check(replace(by_hash(), types=("bigint",)))
+    typed.note(1, {"after_pct": 1.0})
+    with pytest.raises(CheckpointMismatch, match=r"types=\['int'\].*types=\['bigint'\].*Cast the key columns to int"):
+        MappingStore(spark, str(tmp_path), replace(untyped, types=("bigint",))).load()
+
+
+def test_streams_whose_keys_would_not_find_each_other_are_refused_with_the_remedy(visits):
+    rows = visits.stream()
+    for other, error, word in (
+        (
+            rows.selectExpr("cast(user as bigint) as user", "ts"),
+            InvalidParameter,
+            "string in the first DataFrame and bigint in Da",
+        ),
+        (rows.selectExpr("user as who", "ts"), UnknownColumn, r"'user'.*in DataFrame 2.*withColumnRenamed"),
+    ):
+        with pytest.raises(error, match=word):
+            visits.run(visits.counts("user"), rows=(rows, other))
+    whole = (rows.selectExpr("cast(user as bigint) as user"), rows.selectExpr("cast(user as int) as user"))
+    with pytest.raises(InvalidParameter, match=r"Cast it in DataFrame 2: \.withColumn\('user', .*cast\('bigint'\)"):
+        visits.run(visits.counts("user"), rows=whole)
 
 
 def test_a_source_that_cannot_be_read_twice_is_not_looked_at(spark, visits):

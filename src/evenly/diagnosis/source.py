@@ -58,5 +58,6 @@ def check_columns(path: Path, names: Sequence[str]) -> None:
     folders = [part.partition("=")[0] for part in file.relative_to(path).parts[:-1] if "=" in part]
     present = {name.lower() for name in (*known, *folders)}
     for name in names:
-        if name.lower() not in present and name.partition(".")[0].lower() not in present:
+        bare = name[1:-1].replace("``", "`") if name.startswith("`") and name.endswith("`") else name
+        if bare.lower() not in present and name.partition(".")[0].strip("`").lower() not in present:
             raise UnknownColumn(f"{path} has no column {name!r}: it has {', '.join((*known, *folders))}")

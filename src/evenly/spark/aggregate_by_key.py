@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, StructField, StructType
 
 from evenly.errors import ColumnConflict, InvalidParameter, KeyTooHot
 from evenly.grouping.mapping import Mapping
 from evenly.grouping.splitting.planned import SplitMapping, Way
 from evenly.spark.groups.layout import lay_out
-from evenly.spark.keys import Key, key_columns, key_id, key_names
-from evenly.spark.merging import HOME, PARTIAL, Merging, merger, starter
+from evenly.spark.groups.pandas_rows import Conversion
+from evenly.spark.groups.results import Results
+from evenly.spark.keys import Key, check_distinct, key_columns, key_id, key_names
+from evenly.spark.merging import HOME, PARTIAL, Merging, merger, stage_names, starter
+from evenly.spark.own_columns import own_name
 from evenly.spark.split import placed_by_part, planned_split
 
 _NAMED = 5
@@ -54,6 +56,7 @@ def aggregate_by_key(
             f"give Spark's aggregate columns, or one Merging: got {len(aggregates)} aggregates, {len(native)} of them columns"
         )
     merging = aggregates[0]
+    check_distinct(df)
     names, planned = planned_split(
         df, key=key, instances=instances, mapping=mapping, fit_on=fit_on, way=way, tolerance_pct=tolerance_pct, seed=seed
     )
@@ -68,7 +71,8 @@ class _Run:
     def __init__(self, df: DataFrame, merging: Merging, names: tuple[str, ...], planned: SplitMapping) -> None:
         self.df, self.merging, self.names, self.planned = df, merging, names, planned
         self.keys = df.select(*key_columns(names)).schema
-        self.values = _parsed(df, merging.schema)
+        self.results = Results.of(df.sparkSession, merging.schema)
+        self.values = self.results.schema
         taken = {name.lower() for name in self.keys.names}
         twice = [name for name in self.values.names if name.lower() in taken]
         if twice:
@@ -80,33 +84,54 @@ class _Run:
     def result(self, spread_on: str | Sequence[str] | None) -> DataFrame:
         """Keys on their instances, sorted, so that a worker cuts its instance into groups itself."""
         placed = placed_by_part(self.df, self.planned, self.names, spread_on)
-        columns, layout = lay_out(placed.schema, self.names, tuple(field.dataType for field in self.keys), flagged=True)
+        kinds = tuple(field.dataType for field in self.keys)
+        columns, layout = lay_out(placed.schema, self.names, kinds, flagged=True)
         rows = placed.sortWithinPartitions(*key_columns(self.names)).select(*columns)
-        whole = StructType([*self.keys.fields, *self.values.fields])
-        arrow = _arrow_schema(self.df, self.values)
+        fields = [*self.keys.fields, *self.values.fields]
+        merged = self.planned.needs_merge
+        between = stage_names(len(self.keys), len(self.values), merged=False)
+        whole = StructType([_called(field, name) for field, name in zip(fields, between, strict=True)])
         zone = str(self.df.sparkSession.conf.get("spark.sql.session.timeZone"))
+        conversion = Conversion(self.results.arrow, zone, self.results.by_name, self.results.safe)
         first = whole
-        if self.planned.needs_merge:
+        if merged:
             first = StructType([_nullable(field) for field in whole]).add(PARTIAL, "binary").add(HOME, "integer")
         homes = self.planned.parts[self.planned.starts[:-1]].tolist()
-        partials = rows.mapInArrow(starter(self.merging, self.keys.names, arrow, zone, homes, layout), first)
-        if not self.planned.needs_merge:
-            return partials
-        gathered = partials.repartitionById(self.planned.instances, HOME).drop(HOME)
-        return gathered.mapInArrow(merger(self.merging, self.keys.names, arrow, zone), whole)
+        found = rows.mapInArrow(starter(self.merging, between[: len(kinds)], conversion, homes, layout), first)
+        if merged:
+            gathered = found.repartitionById(self.planned.instances, HOME).drop(HOME)
+            found = gathered.mapInArrow(merger(self.merging, len(kinds), conversion), whole)
+        zeros = [normalised(F.col(name), kind).alias(name) for name, kind in zip(between, kinds, strict=False)]
+        return found.select(*zeros, *between[len(kinds) :]).toDF(*(field.name for field in fields))
 
 
-def _parsed(df: DataFrame, schema: str | StructType) -> StructType:
-    return schema if isinstance(schema, StructType) else df.sparkSession.createDataFrame([], schema).schema
+def normalised(column: Column, kind: DataType) -> Column:
+    """A key as grouping by it gives it: -0.0 is 0.0, also inside arrays and structs. Alone it is so already."""
+    if not _holds_floats(kind):
+        return column
+    if isinstance(kind, ArrayType):
+        inner = kind.elementType
+        return F.transform(column, lambda element: normalised(element, inner))
+    if isinstance(kind, StructType):
+        fields = [normalised(column.getField(field.name), field.dataType).alias(field.name) for field in kind]
+        return F.when(column.isNotNull(), F.struct(*fields))
+    return column + F.lit(0.0).cast(kind)
+
+
+def _holds_floats(kind: DataType) -> bool:
+    if isinstance(kind, ArrayType):
+        return _holds_floats(kind.elementType)
+    if isinstance(kind, StructType):
+        return any(_holds_floats(field.dataType) for field in kind)
+    return isinstance(kind, (FloatType, DoubleType))
+
+
+def _called(field: StructField, name: str) -> StructField:
+    return StructField(name, field.dataType, field.nullable)
 
 
 def _nullable(field: StructField) -> StructField:
     return StructField(field.name, field.dataType, nullable=True)
-
-
-def _arrow_schema(df: DataFrame, schema: StructType) -> pa.Schema:
-    """What Spark makes of a schema in Arrow, by its public way."""
-    return df.sparkSession.createDataFrame([], schema).toArrow().schema
 
 
 def _too_hot(df: DataFrame, names: tuple[str, ...], planned: SplitMapping) -> str:
@@ -115,12 +140,14 @@ def _too_hot(df: DataFrame, names: tuple[str, ...], planned: SplitMapping) -> st
     shares = np.add.reduceat(loads, planned.starts[:-1]) / total
     order = np.argsort(-shares, kind="stable")[:_NAMED]
     ids = planned.split[order].view(np.int64).tolist()
-    rows = df.select(key_id(names).alias("id"), *key_columns(names)).where(F.col("id").isin(ids)).dropDuplicates(["id"])
+    identity = own_name("id")
+    rows = df.select(key_id(names).alias(identity), *key_columns(names))
+    rows = rows.where(F.col(identity).isin(ids)).dropDuplicates([identity])
     known = {row[0]: ", ".join(map(repr, row[1:])) for row in rows.collect()}
     told = "; ".join(
-        f"{known.get(identity, identity)} with {100.0 * shares[at]:.1f} % of the rows, "
+        f"{known.get(hashed, hashed)} with {100.0 * shares[at]:.1f} % of the rows, "
         f"{shares[at] * planned.instances:.1f} times an instance's share"
-        for identity, at in zip(ids, order.tolist(), strict=True)
+        for hashed, at in zip(ids, order.tolist(), strict=True)
     )
     hottest = float(shares.max())
     return (

@@ -13,9 +13,11 @@ from evenly.errors import InvalidParameter, StreamingMismatch
 from evenly.grouping.mapping import Mapping
 from evenly.spark.by_key import by_key
 from evenly.spark.groups.frames import frames_by_group
+from evenly.spark.groups.functions import check_no_iterator
 from evenly.spark.groups.layout import lay_out
+from evenly.spark.groups.results import Results
 from evenly.spark.groups.tables import tables_by_group
-from evenly.spark.keys import Key, key_columns, key_names, key_types
+from evenly.spark.keys import Key, check_distinct, key_columns, key_names, key_types
 
 _ONE_ARGUMENT, _TWO_ARGUMENTS = 1, 2
 
@@ -39,7 +41,8 @@ def apply_by_key(
 
     `function` gets each group as a pandas DataFrame with the columns of `df`, or, if it takes two arguments, the key as a tuple
     and then the group; it returns a pandas DataFrame with the columns of `schema`. With `arrow=True` it gets and
-    returns a pyarrow Table, as in `applyInArrow`, and a key of Arrow scalars. A function over an iterator of frames is refused.
+    returns a pyarrow Table, as in `applyInArrow`, and a key of Arrow scalars; its columns must have the types of `schema`,
+    or the error says which has not. A function over an iterator, or one that yields, is refused at the call.
 
     Null keys form one group, NaN keys another, and 0.0 and -0.0 are one key. A worker holds one group and one batch of rows at
     a time, so a group must fit in its memory and an instance need not. A group's frame may share memory with others:
@@ -49,15 +52,19 @@ def apply_by_key(
     """
     if df.isStreaming:
         raise StreamingMismatch("apply_by_key works on a batch DataFrame: call it inside foreachBatch, or use by_key")
+    check_no_iterator(function, "the function")
     with_key = _takes_key(function)
+    check_distinct(df)
     names = key_names(df, key)
     columns, layout = lay_out(df.schema, names, key_types(df, names), flagged=not arrow)
-    labels = df.sparkSession.createDataFrame([], schema).columns
-    placed = by_key(df, key=names, instances=instances, mapping=mapping, fit_on=fit_on, slot=None)
+    results = Results.of(df.sparkSession, schema)
+    placed = by_key(df, key=key, instances=instances, mapping=mapping, fit_on=fit_on, slot=None)
     rows = placed.sortWithinPartitions(*key_columns(names)).select(*columns)
     if arrow:
-        return rows.mapInArrow(tables_by_group(function, labels, layout, with_key=with_key), schema)
-    return rows.mapInPandas(frames_by_group(function, labels, layout, with_key=with_key), schema)
+        tables = tables_by_group(function, results.arrow, layout, with_key=with_key, by_name=results.by_name)
+        return rows.mapInArrow(tables, schema)
+    frames = frames_by_group(function, results.schema.names, layout, with_key=with_key, by_name=results.by_name)
+    return rows.mapInPandas(frames, schema)
 
 
 def _takes_key(function: Callable[..., Any]) -> bool:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame
 
-from evenly.errors import ColumnConflict, InvalidParameter, StreamingMismatch
+from evenly.errors import ColumnConflict, StreamingMismatch
 from evenly.grouping.base import checked_instances
 from evenly.grouping.mapping import Mapping
-from evenly.spark.keys import Key, key_columns, key_names, type_names
+from evenly.spark.keys import Key, key_columns, key_names, quoted
 from evenly.spark.learning import learn_mapping
-from evenly.spark.placement import INSTANCE, with_instance, with_slot
+from evenly.spark.mapping_check import check_mapping
+from evenly.spark.own_columns import own_name
+from evenly.spark.placement import AT, with_instance, with_slot
 from evenly.spark.slot_mark import marked
 
 _SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
@@ -41,6 +43,10 @@ def by_key(
     `learn_mapping`). Give `fit_on=` a smaller or an earlier DataFrame with the same key columns to learn from that
     instead, or `mapping=` to skip learning. Cache `df` if it is costly to compute.
 
+    Two sides of a join go under one mapping. Their key columns must be of types that Spark hashes alike, in the same order;
+    their names may differ. A name that is exactly a column of `df` is that column (also `"a.b"`), else it is a path to a
+    struct's field, with back-quotes where Spark wants them.
+
     A streaming `df` needs `mapping=` or `fit_on=`. It only gets the slot column: the stateful operator
     that follows does the shuffle, to `spark.sql.shuffle.partitions` partitions, which must be `instances`.
 
@@ -57,16 +63,15 @@ def by_key(
                 "a mapping cannot be learnt from a streaming DataFrame: give mapping=, or fit_on= with a batch of earlier rows"
             )
         mapping = learn_mapping(
-            df if fit_on is None else fit_on, key=names, instances=instances, tolerance_pct=tolerance_pct, seed=seed
+            df if fit_on is None else fit_on, key=key, instances=instances, tolerance_pct=tolerance_pct, seed=seed
         )
-    check_mapping(mapping, names, instances)
-    _check_types(mapping, type_names(df, names))
+    check_mapping(mapping, df, names, instances)
     if df.isStreaming:
         return _streaming(df, mapping, names, slot)
     if slot is None:
         return _placed_by_id(df, mapping, names)
     placed = marked(with_slot(df, mapping, names, slot), slot, names)
-    return placed.repartition(instances, *key_columns(names), slot)
+    return placed.repartition(instances, *key_columns(names), quoted(slot))
 
 
 def _streaming(df: DataFrame, mapping: Mapping, names: tuple[str, ...], slot: str | None) -> DataFrame:
@@ -83,39 +88,6 @@ def _streaming(df: DataFrame, mapping: Mapping, names: tuple[str, ...], slot: st
 
 def _placed_by_id(df: DataFrame, mapping: Mapping, names: tuple[str, ...]) -> DataFrame:
     if not hasattr(type(df), "repartitionById"):  # Spark before 4.1
-        slot = free_name("slot", df.columns)
+        slot = own_name("slot")
         return with_slot(df, mapping, names, slot).repartition(mapping.instances, *key_columns(names), slot).drop(slot)
-    return with_instance(df, mapping, names, INSTANCE).repartitionById(mapping.instances, INSTANCE).drop(INSTANCE)
-
-
-def free_name(wanted: str, taken: list[str]) -> str:
-    """`wanted`, with underscores until no column has that name."""
-    lower = {name.lower() for name in taken}
-    while wanted.lower() in lower:
-        wanted += "_"
-    return wanted
-
-
-def check_mapping(mapping: Mapping, names: tuple[str, ...], instances: int) -> None:
-    if mapping.ids != "xxhash64":
-        raise InvalidParameter(
-            "this mapping was not learnt on Spark, so its ids are not those of Spark's keys: use learn_mapping(df, ...)"
-        )
-    if mapping.instances != instances:
-        raise InvalidParameter(
-            f"the mapping is for {mapping.instances} instances, not for {instances}: learn one for {instances}"
-        )
-    if mapping.columns and mapping.columns != names:
-        raise InvalidParameter(
-            f"the mapping is for the key columns {', '.join(mapping.columns)}, not for {', '.join(names)}: "
-            "learn one for these, in this order"
-        )
-
-
-def _check_types(mapping: Mapping, types: tuple[str, ...]) -> None:
-    """Equal numbers of two types hash differently: two sides of a join would look for each other in vain."""
-    if mapping.types and mapping.types != types:
-        raise InvalidParameter(
-            f"the mapping was learnt on keys of type {', '.join(mapping.types)}, and these are {', '.join(types)}, which Spark "
-            "hashes differently: cast the key columns to the former before by_key, or learn a mapping for these"
-        )
+    return with_instance(df, mapping, names, AT).repartitionById(mapping.instances, AT).drop(AT)

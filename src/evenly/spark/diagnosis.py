@@ -21,7 +21,7 @@ from evenly.grouping.base import checked_instances
 from evenly.spark.hadoop_files import Folder
 from evenly.spark.keys import Key, key_columns, key_names
 from evenly.spark.learning import learn_mapping
-from evenly.spark.placement import INSTANCE, with_instance
+from evenly.spark.placement import AT, with_instance
 from evenly.spark.state.reading import rows_per_partition
 
 _ROWS = "rows"
@@ -74,8 +74,8 @@ def diagnose_keys(
             by_hash = _loads(counted, F.pmod(F.hash(*columns), F.lit(count)), count)
             say(f"placing by Evenly on {count}")
             mapping = learn_mapping(df, key=names, instances=count)
-            placed = with_instance(counted, mapping, columns, INSTANCE)
-            at.append(KeysAt(names, count, by_hash, _loads(placed, F.col(INSTANCE), count), most / rows))
+            placed = with_instance(counted, mapping, columns, AT)
+            at.append(KeysAt(names, count, by_hash, _loads(placed, F.col(AT), count), most / rows))
     finally:
         counted.unpersist()
     return KeysDiagnosis(names, rows, distinct, tuple(named), tuple(at))

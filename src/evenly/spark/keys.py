@@ -1,56 +1,150 @@
-"""Key columns: which ones, whether Spark can hash them, and their ids."""
+"""Key columns: which ones, whether Spark can hash them, and their ids.
+
+A key column is named as a user of Spark names it. A name that is exactly a column is that column, dots and all; else it is
+the path to a field of a struct, whose parts may be in back-quotes (`` `a.b`.c ``). From then on a name is spelled so that
+Spark can only read it in that way.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
 
-from evenly.errors import InvalidKeys, InvalidParameter, UnknownColumn
+from evenly.errors import ColumnConflict, InvalidKeys, InvalidParameter, UnknownColumn
 
 Key = str | Sequence[str]
 """One key column, or several: names, with dots for fields of structs."""
 
 _DEFAULT_COLLATION = "UTF8_BINARY"
+_PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_PART = re.compile(r"`((?:[^`]|``)+)`|([^`.]+)")
+_CHAR = "__CHAR_VARCHAR_TYPE_STRING"
+"""Where Spark keeps that a column of strings is one of CHAR(n)."""
 
 
 def key_names(df: DataFrame, key: Key) -> tuple[str, ...]:
-    """The key columns of `df`, checked: they exist and Spark can hash them."""
+    """The key columns of `df`, checked: they exist, once, and Spark can hash them; spelled as `functions.col` reads them."""
     names = (key,) if isinstance(key, str) else tuple(key)
     if not names:
         raise InvalidParameter("key names no column: give one name or a list of names")
-    schema = df.schema
+    schema, sensitive = df.schema, case_sensitive(df)
+    found = []
     for name in names:
-        reason = _unhashable(_type_of(schema, name))
+        path, field = _found(schema, name, sensitive=sensitive)
+        reason = _unhashable(field.dataType)
         if reason:
             raise InvalidKeys(f"key column {name!r} {reason}")
-    return names
+        found.append(".".join(map(spelled, path)))
+    if len({name if sensitive else name.lower() for name in found}) < len(found):
+        raise InvalidParameter(f"key names a column twice ({', '.join(names)}): name each once")
+    return tuple(found)
 
 
 def key_types(df: DataFrame, names: tuple[str, ...]) -> tuple[DataType, ...]:
-    """The types of the key columns."""
-    schema = df.schema
-    return tuple(_type_of(schema, name) for name in names)
+    """The types of the key columns that `key_names` gave."""
+    schema, sensitive = df.schema, case_sensitive(df)
+    return tuple(_at(schema, name, sensitive=sensitive).dataType for name in names)
 
 
 def type_names(df: DataFrame, names: tuple[str, ...]) -> tuple[str, ...]:
-    """The types of the key columns as Spark writes them. Equal values of two types have different ids and slots."""
-    return tuple(kind.simpleString() for kind in key_types(df, names))
+    """The types of the key columns as Spark writes them, with CHAR(n) for strings that are filled up to n characters."""
+    schema, sensitive = df.schema, case_sensitive(df)
+    told = []
+    for name in names:
+        field = _at(schema, name, sensitive=sensitive)
+        declared = str(field.metadata.get(_CHAR, ""))
+        told.append(declared if declared.startswith("char(") else field.dataType.simpleString())
+    return tuple(told)
 
 
-def _type_of(schema: StructType, name: str) -> DataType:
-    """The type of a column, or of a struct's field by its dotted name."""
-    if name in schema.names:
-        return schema[name].dataType
-    found: DataType = schema
-    for part in name.replace("`", "").split("."):
-        match = {field.lower(): field for field in found.names} if isinstance(found, StructType) else {}
-        if not isinstance(found, StructType) or part.lower() not in match:
-            raise UnknownColumn(f"there is no column {name!r}: the columns are {', '.join(schema.names)}")
-        found = found[match[part.lower()]].dataType
-    return found
+def case_sensitive(df: DataFrame) -> bool:
+    """Whether names that differ in case are two names in the session of `df`."""
+    return str(df.sparkSession.conf.get("spark.sql.caseSensitive", "false")).lower() == "true"
+
+
+def quoted(name: str) -> str:
+    """A column's name as Spark takes it literally, dots and all."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def spelled(name: str) -> str:
+    """One part of a name, in back-quotes where Spark would read something else without them."""
+    return name if _PLAIN.fullmatch(name) else quoted(name)
+
+
+def last_part(name: str) -> str:
+    """What a column is called that is selected by this spelling: its name, or that of the struct's field."""
+    return (name_parts(name) or [name])[-1]
+
+
+def check_distinct(df: DataFrame) -> None:
+    """Refuse a DataFrame with two columns of one name, whose columns cannot be told apart."""
+    sensitive = case_sensitive(df)
+    seen: set[str] = set()
+    for name in df.columns:
+        folded = name if sensitive else name.lower()
+        if folded in seen:
+            raise ColumnConflict(f"there are two columns {name!r}: rename or drop one of them, for example with toDF(...)")
+        seen.add(folded)
+
+
+def _found(schema: StructType, name: str, *, sensitive: bool) -> tuple[list[str], StructField]:
+    """The path to a column or a struct's field, and the field."""
+    if any(_same(column, name, sensitive=sensitive) for column in schema.names):
+        return [name], _field(schema, name, name, sensitive=sensitive)
+    path = name_parts(name)
+    inside: DataType = schema
+    field: StructField | None = None
+    for part in path:
+        if not isinstance(inside, StructType) or not any(_same(it, part, sensitive=sensitive) for it in inside.names):
+            field = None
+            break
+        field = _field(inside, part, name, sensitive=sensitive)
+        inside = field.dataType
+    if field is None:
+        raise UnknownColumn(f"there is no column {name!r}: the columns are {', '.join(schema.names)}")
+    return path, field
+
+
+def _at(schema: StructType, name: str, *, sensitive: bool) -> StructField:
+    """The field of a name that is spelled as `key_names` spells it."""
+    path = name_parts(name)
+    field = _field(schema, path[0], name, sensitive=sensitive)
+    for part in path[1:]:
+        field = _field(field.dataType, part, name, sensitive=sensitive)  # type: ignore[arg-type] # key_names has seen it
+    return field
+
+
+def _field(within: StructType, part: str, name: str, *, sensitive: bool) -> StructField:
+    fields = [field for field in within.fields if _same(field.name, part, sensitive=sensitive)]
+    if len(fields) != 1:
+        raise ColumnConflict(
+            f"there are {len(fields)} columns {name!r}, so it cannot be told which is the key: rename one of them, for example "
+            "with toDF(...)"
+        )
+    return fields[0]
+
+
+def _same(one: str, other: str, *, sensitive: bool) -> bool:
+    return one == other if sensitive else one.lower() == other.lower()
+
+
+def name_parts(name: str) -> list[str]:
+    """The parts of a name at its dots, without back-quotes; none if it is not written as Spark wants it."""
+    parts, at = [], 0
+    while match := _PART.match(name, at):
+        parts.append(match[1].replace("``", "`") if match[1] else match[2])
+        at = match.end()
+        if at == len(name):
+            return parts
+        if name[at] != ".":
+            break
+        at += 1
+    return []
 
 
 def _unhashable(kind: DataType) -> str | None:

@@ -18,11 +18,12 @@ from pyspark.sql.types import StructType
 
 from evenly.errors import InvalidParameter, InvalidResult
 from evenly.spark.groups.frames import ROWS_A_RESULT, joined
+from evenly.spark.groups.functions import check_no_iterator
 from evenly.spark.groups.keyed_frames import keyed_frames
 from evenly.spark.groups.layout import Layout
-from evenly.spark.groups.pandas_rows import columns_of, to_arrow
+from evenly.spark.groups.pandas_rows import Conversion
 
-PARTIAL, HOME = "__evenly_partial", "__evenly_home"
+PARTIAL, HOME = "partial", "home"
 
 
 @dataclass(frozen=True)
@@ -45,12 +46,15 @@ class Merging:
 
     def __post_init__(self) -> None:
         for name, function in (("partial", self.partial), ("merge", self.merge)):
-            if not callable(function) and not (name == "merge" and function is None):
+            if name == "merge" and function is None:
+                continue
+            if not callable(function):
                 raise InvalidParameter(f"{name} must be a function, got {function!r}")
+            check_no_iterator(function, f"{name} of a Merging")
 
 
 def starter(
-    merging: Merging, names: list[str], schema: pa.Schema, zone: str, homes: list[int], layout: Layout
+    merging: Merging, names: list[str], conversion: Conversion, homes: list[int], layout: Layout
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The first stage: a key that is not split is finished; of a split key a partial, for the instance that merges it.
 
@@ -59,8 +63,8 @@ def starter(
     """
 
     def start(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        waiting = _Waiting(schema, zone)
-        partials = _Partials(schema)
+        waiting = _Waiting(conversion)
+        partials = _Partials(conversion.schema)
         for key, (at, number), rows in keyed_frames(batches, layout, names, 2):
             partial = merging.partial(rows)
             if number < len(homes):
@@ -75,11 +79,17 @@ def starter(
     return start
 
 
+def stage_names(keys: int, values: int, *, merged: bool) -> list[str]:
+    """What the columns between the stages are called: the key, the result, and with `merged` the partial and where it goes."""
+    named = [*(f"key_{at}" for at in range(keys)), *(f"value_{at}" for at in range(values))]
+    return [*named, PARTIAL, HOME] if merged else named
+
+
 class _Waiting:
     """Results of whole keys, made Arrow together: a table for each of them would cost more than most functions."""
 
-    def __init__(self, schema: pa.Schema, zone: str) -> None:
-        self._schema, self._zone = schema, zone
+    def __init__(self, conversion: Conversion) -> None:
+        self._conversion = conversion
         self._by_types: dict[tuple[Any, ...], list[tuple[pa.RecordBatch, int, int, list[pd.Series[Any]]]]] = {}
         self._size = 0
 
@@ -88,8 +98,8 @@ class _Waiting:
         return self._size >= ROWS_A_RESULT
 
     def add(self, key: pa.RecordBatch, result: pd.DataFrame, at: int) -> None:
-        columns = columns_of(result, self._schema)
-        if len(result):
+        columns = self._conversion.columns(result)
+        if columns and len(result):
             kind = tuple(column.dtype for column in columns)
             self._by_types.setdefault(kind, []).append((key, at, len(result), columns))
             self._size += len(result)
@@ -100,11 +110,10 @@ class _Waiting:
         for results in by_types.values():
             keys, at, lengths, frames = zip(*results, strict=True)
             parts = [pd.Series(joined(part)) for part in zip(*frames, strict=True)]
-            columns = [*_repeated(keys, lengths), *to_arrow(parts, self._schema, self._zone)]
-            names = [*keys[0].schema.names, *self._schema.names]
+            columns = [*_repeated(keys, lengths), *self._conversion.arrays(parts)]
             if placed:
                 columns += [pa.nulls(sum(lengths), pa.binary()), pa.array(np.repeat(np.array(at, np.int32), lengths))]
-                names += [PARTIAL, HOME]
+            names = stage_names(len(keys[0].schema), len(parts), merged=placed)
             yield pa.RecordBatch.from_arrays(columns, names=names)
 
 
@@ -126,7 +135,7 @@ class _Partials:
         if count := len(self._keys):
             empty = [pa.nulls(count, field.type) for field in self._schema]
             sent = [pa.array(self._packed, pa.binary()), pa.array(self._homes, pa.int32())]
-            names = [*self._keys[0].schema.names, *self._schema.names, PARTIAL, HOME]
+            names = stage_names(len(self._keys[0].schema), len(empty), merged=True)
             yield pa.RecordBatch.from_arrays([*_repeated(self._keys, [1] * count), *empty, *sent], names=names)
 
 
@@ -144,44 +153,50 @@ def _one(column: pa.ChunkedArray) -> pa.Array:
 
 
 def merger(
-    merging: Merging, names: list[str], schema: pa.Schema, zone: str
+    merging: Merging, keys: int, conversion: Conversion
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The second stage: finished rows pass as they are, the partials of a key are merged."""
+    """The second stage: finished rows pass as they are, partials of a key (the first `keys` columns) are merged."""
 
     def merge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        waiting: dict[object, tuple[dict[str, pa.Scalar], list[Any]]] = {}
+        waiting: dict[object, tuple[list[pa.Scalar], list[Any]]] = {}
         shape: pa.Schema | None = None
         for batch in batches:
-            packed = batch.column(batch.schema.get_field_index(PARTIAL))
-            finished = batch.drop_columns([PARTIAL])
+            packed = batch.column(batch.num_columns - 1)
+            finished = batch.select(range(batch.num_columns - 1))
             shape = finished.schema
             if packed.null_count == len(packed):
                 yield finished
                 continue
             yield finished.filter(packed.is_null())
             for at in np.flatnonzero(packed.is_valid()).tolist():
-                key = {name: batch.column(batch.schema.get_field_index(name))[at] for name in names}
-                _, partials = waiting.setdefault(_identity([value.as_py() for value in key.values()]), (key, []))
+                key = [batch.column(position)[at] for position in range(keys)]
+                _, partials = waiting.setdefault(tuple(map(identity, key)), (key, []))
                 partials.append(pickle.loads(packed[at].as_py()))  # noqa: S301 - what the stage before has just written
         for key, partials in waiting.values():
-            yield from _shaped(_finished(merging, partials, key, schema, zone), shape)
+            yield from _shaped(_finished(merging, partials, key, conversion), shape)
 
     return merge
 
 
-def _shaped(table: pa.Table, shape: pa.Schema | None) -> Iterator[pa.RecordBatch]:
+def _shaped(columns: list[pa.Array], shape: pa.Schema | None) -> Iterator[pa.RecordBatch]:
     """The rows in the very types of those that pass: Arrow writes one schema a stream, down to names inside lists."""
-    if shape is not None and table.num_rows:
-        columns = [table[field.name].combine_chunks().cast(field.type) for field in shape]
-        yield pa.RecordBatch.from_arrays(columns, schema=shape)
+    if shape is not None and columns:
+        cast = [_typed(column, field.type) for column, field in zip(columns, shape, strict=True)]
+        yield pa.RecordBatch.from_arrays(cast, schema=shape)
 
 
-def _finished(merging: Merging, partials: list[Any], key: dict[str, pa.Scalar], schema: pa.Schema, zone: str) -> pa.Table:
-    """The result for one key, with the key's columns first."""
+def _typed(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Not cast without need: Arrow takes the fields of a null struct for nulls where there may be none."""
+    return column if column.type.equals(kind, check_metadata=True) else column.cast(kind)
+
+
+def _finished(merging: Merging, partials: list[Any], key: list[pa.Scalar], conversion: Conversion) -> list[pa.Array]:
+    """The result for one key, with the key's columns first; none if it has no rows."""
     frame = _result(merging, partials)
-    columns = {name: pa.repeat(value, len(frame)) for name, value in key.items()}
-    columns.update(zip(schema.names, to_arrow(columns_of(frame, schema), schema, zone), strict=True))
-    return pa.table(columns)
+    columns = conversion.columns(frame)
+    if not columns or not len(frame):
+        return []
+    return [*(pa.repeat(value, len(frame)) for value in key), *conversion.arrays(columns)]
 
 
 def _result(merging: Merging, partials: list[Any]) -> pd.DataFrame:
@@ -192,12 +207,21 @@ def _result(merging: Merging, partials: list[Any]) -> pd.DataFrame:
     return frame
 
 
-def _identity(value: Any) -> object:
-    """A value that is equal for equal keys: NaN is one key, and so are 0.0 and -0.0."""
-    if isinstance(value, float):
-        return "NaN" if math.isnan(value) else value + 0.0
-    if isinstance(value, dict):
-        return tuple((name, _identity(held)) for name, held in value.items())
-    if isinstance(value, list):
-        return tuple(_identity(held) for held in value)
-    return value
+def identity(value: pa.Scalar) -> object:
+    """A value that is equal exactly for equal keys: NaN is one key, and so are 0.0 and -0.0; times are compared as numbers.
+
+    As Python's times two moments of the hour that daylight saving time repeats would be equal.
+    """
+    if not value.is_valid:
+        return None
+    kind = value.type
+    if pa.types.is_floating(kind):
+        number = value.as_py()
+        return "NaN" if math.isnan(number) else number + 0.0
+    if pa.types.is_struct(kind):
+        return tuple(identity(value[at]) for at in range(kind.num_fields))
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return tuple(identity(held) for held in value.values)  # noqa: PD011 - of Arrow
+    if pa.types.is_timestamp(kind) or pa.types.is_duration(kind) or pa.types.is_time(kind) or pa.types.is_date(kind):
+        return value.value
+    return value.as_py()

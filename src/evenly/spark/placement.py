@@ -18,10 +18,14 @@ from pyspark.sql import functions as F
 from evenly.grouping.mapping import Mapping
 from evenly.grouping.two_choices import in_places, two_choice_tables
 from evenly.spark import murmur3
-from evenly.spark.keys import key_columns, key_id
+from evenly.spark.keys import key_columns, key_id, spelled
 from evenly.spark.lookup import lookup_tables, smallest
+from evenly.spark.own_columns import is_own, own_name
 
 INSTANCE = "__evenly_instance"
+"""What rows that are dealt out by their cost have, also in workers."""
+AT = own_name("instance")
+"""The instance of a row, in the driver's plans alone."""
 
 
 def with_instance(df: DataFrame, mapping: Mapping, names: tuple[str, ...], column: str) -> DataFrame:
@@ -68,6 +72,7 @@ def with_slot_of_window(
     `window` is a column that `functions.window` made; without one there is one span. `spans` are in order of `from_us`, the
     first from the beginning. All rows of a window are under one mapping, so its groups stay whole while mappings change.
     """
+    window = None if window is None else spelled(window)
     steps = _routed(df, spans, names, window)
     if observe is not None:
         newest = _begun(df, window, spans[-1]) if len(spans) > 1 else None
@@ -143,7 +148,7 @@ def _long(value: int) -> Column:
 
 
 def _name(step: str) -> str:
-    return f"__evenly_{step}"
+    return own_name(f"step_{step}")
 
 
 def _step(step: str) -> Column:
@@ -151,4 +156,4 @@ def _step(step: str) -> Column:
 
 
 def _drop_steps(df: DataFrame) -> DataFrame:
-    return df.drop(*(name for name in df.columns if name.startswith("__evenly_") and name != INSTANCE))
+    return df.drop(*(name for name in df.columns if name.startswith("__evenly_step_") and is_own(name)))

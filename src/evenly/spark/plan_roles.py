@@ -8,7 +8,6 @@ of rows in Python gives new columns: these are taken by their names, if all of t
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,6 +15,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame
 
 from evenly.grouping.placed import FROM_SLOT, OTHER, SESSION, SLOT, WINDOW, KeyedOperator, Role, key_role
+from evenly.spark.keys import name_parts
 from evenly.spark.slot_mark import MARK
 
 _SESSION = "spark.sessionWindow"
@@ -91,16 +91,15 @@ def _placed_here(plan: Any, named: list[_Named]) -> _Columns | None:
         if not metadata.contains(MARK):
             continue
         placement = json.loads(metadata.getString(MARK))
-        here: _Named = {} if placement["window"] is None else {placement["window"]: WINDOW}
-        here |= {name: key_role(at) for at, name in enumerate(placement["key"])}
+        paths = [] if placement["window"] is None else [([str(placement["window"])], WINDOW)]
+        paths += [(name_parts(name), key_role(at)) for at, name in enumerate(placement["key"])]
         by_name = {it.name().lower(): it for it in expressions}
         columns: _Columns = {}
-        for name, role in here.items():
-            first, *fields = [name] if name.lower() in by_name else _path(name)
+        for (first, *fields), role in paths:
             if first.lower() in by_name:
                 columns[(*_id(by_name[first.lower()]), *fields)] = (role,)
         columns[_id(expression)] = (SLOT,)
-        named.append({**here, expression.name(): SLOT})
+        named.append({**{".".join(path): role for path, role in paths}, expression.name(): SLOT})
         return columns
     return None
 
@@ -191,11 +190,6 @@ def _field(expression: Any) -> tuple[int | str, ...]:
         path.insert(0, str(expression.extractFieldName()))
         expression = expression.child()
     return (*_id(expression), *path) if _kind(expression) == "AttributeReference" else ()
-
-
-def _path(name: str) -> list[str]:
-    """The parts of a name such as "order.`user.id`"."""
-    return [quoted or plain for quoted, plain in re.findall(r"`([^`]*)`|([^.`]+)", name)]
 
 
 def _kind(expression: Any) -> str:

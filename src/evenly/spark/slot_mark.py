@@ -6,8 +6,10 @@ import json
 
 from pyspark.sql import DataFrame
 
+from evenly.spark.own_columns import own_name
+
 MARK = "evenly.slot"
-_PLAIN = "__evenly_slot"
+_PLAIN = own_name("slot")
 
 
 def marked(df: DataFrame, slot: str, key: tuple[str, ...], window: str | None = None) -> DataFrame:

@@ -18,16 +18,17 @@ from evenly.grouping.base import checked_instances
 from evenly.grouping.mapping import Mapping
 from evenly.grouping.splitting.hot_keys import split_hot_keys
 from evenly.grouping.splitting.planned import SplitMapping, Way
-from evenly.spark.by_key import check_mapping
-from evenly.spark.keys import Key, key_names
+from evenly.spark.keys import Key, check_distinct, key_columns, key_names
 from evenly.spark.learning import learn_mapping
 from evenly.spark.lookup import lookup_tables, smallest
-from evenly.spark.placement import INSTANCE, with_instance
+from evenly.spark.mapping_check import check_mapping
+from evenly.spark.own_columns import own_name
+from evenly.spark.placement import AT, with_instance
 
 POSITION = "position"
-NUMBER = "__evenlysplit_number"
-_SPREAD = "__evenlysplit_spread"
-_PLACE = "__evenlysplit_place"
+NUMBER = own_name("number")
+_SPREAD = own_name("spread")
+_PLACE = own_name("place")
 
 
 def split_by_key(
@@ -65,7 +66,7 @@ def split_by_key(
     if part.lower() in (name.lower() for name in df.columns):
         raise ColumnConflict(f"there is a column {part!r} already: choose another name, such as part='{part}_'")
     placed = placed_by_part(df, planned, names, spread_on)
-    return placed.withColumnRenamed(INSTANCE, part).drop(NUMBER)
+    return placed.withColumnRenamed(AT, part).drop(NUMBER)
 
 
 def planned_split(
@@ -86,19 +87,19 @@ def planned_split(
         raise StreamingMismatch("keys of a streaming DataFrame cannot be split: use it on the batches of foreachBatch")
     if mapping is None:
         learnt_on = df if fit_on is None else fit_on
-        mapping = learn_mapping(learnt_on, key=names, instances=instances, tolerance_pct=tolerance_pct, seed=seed)
+        mapping = learn_mapping(learnt_on, key=key, instances=instances, tolerance_pct=tolerance_pct, seed=seed)
     planned = mapping if isinstance(mapping, SplitMapping) else split_hot_keys(mapping, way=way)
-    check_mapping(planned.light, names, instances)
+    check_mapping(planned.light, df, names, instances)
     return names, planned
 
 
 def placed_by_part(
     df: DataFrame, mapping: SplitMapping, names: tuple[str, ...], spread_on: str | Sequence[str] | None
 ) -> DataFrame:
-    """`df` repartitioned, with `INSTANCE` and `NUMBER` last: which split key a row is of, or the number of split keys."""
-    steps = with_instance(df, mapping.light, names, INSTANCE)
+    """`df` repartitioned, with `AT` and `NUMBER` last: which split key a row is of, or the number of split keys."""
+    steps = with_instance(df, mapping.light, names, AT)
     if not mapping.needs_merge:
-        return steps.withColumn(NUMBER, F.lit(0)).repartitionById(mapping.instances, INSTANCE)
+        return steps.withColumn(NUMBER, F.lit(0)).repartitionById(mapping.instances, AT)
     spread = _spread(df, names, spread_on)
     steps = with_instance(steps, _numbering(mapping), names, NUMBER)
     is_split = F.col(NUMBER) < mapping.split.size
@@ -116,8 +117,8 @@ def placed_by_part(
     steps = steps.withColumn(_PLACE, F.when(is_split, place))
     here = F.shiftrightunsigned(F.col(_SPREAD), 33) < tables["cuts"][F.col(_PLACE)]
     drawn = F.when(here, tables["parts"][F.col(_PLACE)]).otherwise(tables["others"][F.col(_PLACE)]).cast("int")
-    steps = steps.withColumn(INSTANCE, F.when(is_split, drawn).otherwise(F.col(INSTANCE)))
-    return steps.drop(_SPREAD, _PLACE).repartitionById(mapping.instances, INSTANCE)
+    steps = steps.withColumn(AT, F.when(is_split, drawn).otherwise(F.col(AT)))
+    return steps.drop(_SPREAD, _PLACE).repartitionById(mapping.instances, AT)
 
 
 def _spread(df: DataFrame, names: tuple[str, ...], spread_on: str | Sequence[str] | None) -> Column:
@@ -125,34 +126,29 @@ def _spread(df: DataFrame, names: tuple[str, ...], spread_on: str | Sequence[str
     if spread_on == POSITION and POSITION not in df.columns:
         return F.lit(None)
     if spread_on is None:
-        chosen = [name for name in df.columns if _hashable(df, name)]
+        check_distinct(df)
+        chosen = tuple(found for name in df.columns if (found := _hashable(df, name)))
         if set(chosen) <= set(names):
             raise InvalidParameter(
                 "all rows of a key are alike: besides the key there is no column that Spark can hash, so nothing says which "
                 "rows of a split key go where. Give spread_on='position' if the input is read from files or a table"
             )
     else:
-        wanted = (spread_on,) if isinstance(spread_on, str) else tuple(spread_on)
-        chosen = list(key_names(df, wanted))
+        chosen = key_names(df, spread_on)
         if set(chosen) <= set(names):
             raise InvalidParameter(
                 f"spread_on names the key alone ({', '.join(chosen)}), which cannot split it: name a column that differs "
                 "from row to row"
             )
-    return F.xxhash64(*(F.col(_quoted(df, name)) for name in chosen))
+    return F.xxhash64(*key_columns(chosen))
 
 
-def _hashable(df: DataFrame, name: str) -> bool:
+def _hashable(df: DataFrame, name: str) -> str | None:
+    """A column's name as `functions.col` reads it; None if Spark cannot hash it."""
     try:
-        key_names(df, name)
+        return key_names(df, name)[0]
     except InvalidKeys:
-        return False
-    return True
-
-
-def _quoted(df: DataFrame, name: str) -> str:
-    """A column by its whole name; anything else may be a struct's field."""
-    return "`" + name.replace("`", "``") + "`" if name in df.columns else name
+        return None
 
 
 def _numbering(mapping: SplitMapping) -> Mapping:

@@ -16,18 +16,22 @@ from numpy.typing import NDArray
 
 from evenly.errors import InvalidResult
 from evenly.spark.groups.layout import Layout
+from evenly.spark.groups.pandas_rows import columns_of
 
 ROWS_A_RESULT = 10_000
 """So many rows (or groups) are put together before they go back to Spark."""
 
 
 def frames_by_group(
-    function: Callable[..., pd.DataFrame], names: list[str], layout: Layout, *, with_key: bool
+    function: Callable[..., pd.DataFrame], names: list[str], layout: Layout, *, with_key: bool, by_name: bool = True
 ) -> Callable[[Iterator[pd.DataFrame]], Iterator[pd.DataFrame]]:
-    """`function` over each group of an instance, for `mapInPandas`; `names` are the columns of its results."""
+    """`function` over each group of an instance, for `mapInPandas`; `names` are the columns of its results.
+
+    `by_name` says whether they are found by name, see `columns_of`.
+    """
 
     def run(batches: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
-        results = Results(names)
+        results = Results(names, by_name=by_name)
         for key, _, group in groups(batches, layout, with_key=with_key):
             results.add(function(key, group) if with_key else function(group))
             if results.full:
@@ -47,7 +51,9 @@ def groups(
     for batch in batches:
         if len(batch) == 0:
             continue
-        rows = _Rows(batch.iloc[:, : layout.carried], [_flags(batch, position) for _, position in layout.flags])
+        carried = batch.iloc[:, : layout.carried]
+        carried.columns = pd.Index(layout.names)
+        rows = _Rows(carried, [_flags(batch, position) for _, position in layout.flags])
         compared = [batch.iloc[:, position].to_numpy() for position in layout.compared]
         if last is not None and _differs(last, compared):
             yield _finished(parts, first, layout, with_key=with_key)
@@ -137,9 +143,8 @@ class Results:
     A frame of integers and one of floats stay apart, for together the integers would be rounded.
     """
 
-    def __init__(self, names: list[str]) -> None:
-        self._names = names
-        self._sorted = sorted(names)
+    def __init__(self, names: list[str], *, by_name: bool = True) -> None:
+        self._names, self._by_name = names, by_name
         self._waiting: dict[tuple[Any, ...], list[list[pd.Series[Any]]]] = {}
         self._rows = 0
         self._frames = 0
@@ -154,29 +159,12 @@ class Results:
                 f"the function returned {type(result).__name__}, not a pandas.DataFrame: "
                 f"return one with the columns {', '.join(self._names)}"
             )
-        columns = self._columns(result)
+        columns = columns_of(result, self._names, by_name=self._by_name)
         if not columns or not len(result):
             return
         self._waiting.setdefault(tuple(column.dtype for column in columns), []).append(columns)
         self._rows += len(result)
         self._frames += 1
-
-    def _columns(self, result: pd.DataFrame) -> list[pd.Series[Any]]:
-        """By name if any label is a text, else by position, as in `applyInPandas`."""
-        labels = result.columns.tolist()
-        if labels == self._names:
-            return [result[name] for name in self._names]
-        if not labels and not len(result):
-            return []
-        if any(isinstance(label, str) for label in labels):
-            if len(labels) == len(self._names) and sorted(map(str, labels)) == self._sorted:
-                return [result[name] for name in self._names]
-        elif len(labels) == len(self._names):
-            return [result.iloc[:, position] for position in range(len(labels))]
-        raise InvalidResult(
-            f"the function returned the columns {', '.join(map(str, labels)) or 'none'}, and the schema has "
-            f"{', '.join(self._names)}: return these, in any order, or as many without names"
-        )
 
     def take(self) -> Iterator[pd.DataFrame]:
         """All results so far, in one frame for each combination of types."""

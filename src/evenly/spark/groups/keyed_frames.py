@@ -54,6 +54,7 @@ def _without(layout: Layout, gone: range) -> Layout:
         tuple((moved(column), moved(flag)) for column, flag in layout.flags if column not in gone),
         tuple(map(moved, layout.keys)),
         tuple(map(moved, layout.compared)),
+        tuple(name for at, name in enumerate(layout.names) if at not in gone),
     )
 
 

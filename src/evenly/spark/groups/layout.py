@@ -26,6 +26,10 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from evenly.spark.keys import quoted, spelled
+
+__all__ = ["Layout", "lay_out", "quoted"]
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -33,7 +37,8 @@ class Layout:
 
     The first `width` are the user's columns, those up to `carried` are keys that are no column of their own. `flags` are
     pairs of a carried column and the column that says where it was null. `keys` are where the key's values
-    are; `compared` are the columns in which a change means a new group.
+    are; `compared` are the columns in which a change means a new group. `names` are those of the carried columns: on the way
+    all columns have plain names, because PySpark takes a dot in a name for a struct's field.
     """
 
     width: int
@@ -41,6 +46,7 @@ class Layout:
     flags: tuple[tuple[int, int], ...]
     keys: tuple[int, ...]
     compared: tuple[int, ...]
+    names: tuple[str, ...]
 
 
 def lay_out(
@@ -51,10 +57,13 @@ def lay_out(
     `flagged` says whether nulls of integers and booleans travel as flags.
     """
     sent = [(F.col(quoted(field.name)), field.dataType, field.nullable) for field in schema]
+    # Where case counts, two columns may differ in it alone: the key is the one that is spelled so.
+    exact = {spelled(name): at for at, name in enumerate(schema.names)}
+    folded = {name.lower(): at for name, at in exact.items()}
     keys = []
     for name, kind in zip(names, kinds, strict=True):
-        if name in schema.names:
-            keys.append(schema.names.index(name))
+        if name in exact or name.lower() in folded:
+            keys.append(exact.get(name, folded[name.lower()]))
         else:
             keys.append(len(sent))
             sent.append((F.col(name), kind, True))
@@ -78,14 +87,9 @@ def lay_out(
         elif flagged and isinstance(kind, (FloatType, DoubleType)):
             compared.append(len(columns))
             columns.append(column.isNull())
-    labels = [*schema.names, *(f"__evenly_{position}" for position in range(len(schema.names), len(columns)))]
-    layout = Layout(len(schema.names), len(sent), tuple(flag_of.items()), tuple(keys), tuple(compared))
-    return [column.alias(label) for column, label in zip(columns, labels, strict=True)], layout
-
-
-def quoted(name: str) -> str:
-    """A column's name as Spark takes it literally, dots and all."""
-    return "`" + name.replace("`", "``") + "`"
+    carried = (*schema.names, *(f"key {position}" for position in range(len(schema.names), len(sent))))
+    layout = Layout(len(schema.names), len(sent), tuple(flag_of.items()), tuple(keys), tuple(compared), carried)
+    return [column.alias(f"c{position}") for position, column in enumerate(columns)], layout
 
 
 def _texts(column: Column, kind: DataType) -> Column:

@@ -19,24 +19,20 @@ ROWS_A_RESULT = 10_000
 
 
 def tables_by_group(
-    function: Callable[..., pa.Table], names: list[str], layout: Layout, *, with_key: bool
+    function: Callable[..., pa.Table], schema: pa.Schema, layout: Layout, *, with_key: bool, by_name: bool = True
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """`function` over each group of an instance, for `mapInArrow`; `names` are the columns of its results."""
+    """`function` over each group of an instance, for `mapInArrow`; `schema` is that of its results.
+
+    `by_name=False` is for sessions that take columns by position (`assignColumnsByName`).
+    """
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         waiting: list[pa.Table] = []
-        types: list[pa.DataType] = []
         rows = 0
         for key, group in groups(batches, layout):
-            result = _checked(function(key, group) if with_key else function(group), names)
+            result = checked(function(key, group) if with_key else function(group), schema, by_name=by_name)
             if result.num_rows == 0:
                 continue
-            types = types or result.schema.types
-            if result.schema.types != types:
-                raise InvalidResult(
-                    f"the function returned columns of the types {_told(result.schema.types)}, and of {_told(types)} for "
-                    "another group: name the types of the schema when you make a table, as in pa.array(values, pa.int64())"
-                )
             waiting.append(result)
             rows += result.num_rows
             if rows >= ROWS_A_RESULT:
@@ -54,7 +50,7 @@ def groups(batches: Iterator[pa.RecordBatch], layout: Layout) -> Iterator[tuple[
     for batch in batches:
         if batch.num_rows == 0:
             continue
-        carried = batch.select(range(layout.carried))
+        carried = batch.select(range(layout.carried)).rename_columns(list(layout.names))
         compared = [batch.column(position) for position in layout.compared]
         if last is not None and _differs(last, compared):
             yield _finished(parts, layout)
@@ -74,6 +70,8 @@ def changes(compared: list[pa.Array]) -> NDArray[np.bool_]:
     """Whether each row but the first has another key than the row before. Null is a key, and so is NaN."""
     changed = np.zeros(len(compared[0]) - 1, np.bool_)
     for values in compared:
+        if pa.types.is_null(values.type):  # one key, and Arrow does not compare it
+            continue
         before, after = values.slice(0, len(values) - 1), values.slice(1)
         other = pc.not_equal(before, after)
         if pa.types.is_floating(values.type):
@@ -97,26 +95,62 @@ def _finished(parts: list[pa.RecordBatch], layout: Layout) -> tuple[tuple[Any, .
     return key, group.select(range(layout.width)) if layout.carried > layout.width else group
 
 
-def _checked(result: pa.Table, names: list[str]) -> pa.Table:
-    """The columns of the schema in its order, found by name."""
+def checked(result: pa.Table, schema: pa.Schema, *, by_name: bool = True) -> pa.Table:
+    """The columns of the schema in its order and types, as `applyInArrow` demands them.
+
+    A type that holds the same values in another way is taken, too: a time in another zone, no nulls where there might be some.
+    Any other is refused: Spark would round a decimal and take a time without a zone for one in UTC.
+    """
+    names = schema.names
     if not isinstance(result, pa.Table):
         raise InvalidResult(
             f"the function returned {type(result).__name__}, not a pyarrow.Table: "
             f"return one with the columns {', '.join(names)}"
         )
     labels = result.column_names
-    if labels == names or (not labels and result.num_rows == 0):
+    if not labels and result.num_rows == 0:
         return result
-    if sorted(labels) != sorted(names):
-        raise InvalidResult(
-            f"the function returned the columns {', '.join(labels) or 'none'}, and the schema has {', '.join(names)}: "
-            "return these, in any order"
-        )
-    return result.select(names)
+    if labels != names:
+        if not (sorted(labels) == sorted(names) if by_name else len(labels) == len(names)):
+            raise InvalidResult(
+                f"the function returned the columns {', '.join(labels) or 'none'}, and the schema has {', '.join(names)}: "
+                f"return these, in {'any' if by_name else 'this'} order"
+            )
+        result = result.select(names) if by_name else result.rename_columns(names)
+    for at, field in enumerate(schema):
+        found = result.schema.field(at).type
+        if found == field.type:
+            continue
+        if not same_values(found, field.type):
+            raise InvalidResult(
+                f"column {field.name!r} of the function's table is {found}, and the schema has {field.type}: name the type "
+                "when you make the table, as in pa.array(values, type), or cast it in the function"
+            )
+        result = result.set_column(at, field.name, result.column(at).cast(field.type))
+    return result
 
 
-def _told(types: list[pa.DataType]) -> str:
-    return ", ".join(map(str, types))
+def same_values(found: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether a column of one type holds just what one of the other does, as far as `wanted` allows nulls."""
+    if pa.types.is_timestamp(found) and pa.types.is_timestamp(wanted):
+        return bool(found.unit == wanted.unit and (found.tz is None) == (wanted.tz is None))
+    if pa.types.is_struct(found) and pa.types.is_struct(wanted):
+        names = [[field.name for field in kind] for kind in (found, wanted)]
+        return names[0] == names[1] and all(_same_field(*pair) for pair in zip(found, wanted, strict=True))
+    if _is_list(found) and _is_list(wanted):
+        return _same_field(found.value_field, wanted.value_field)
+    if pa.types.is_map(found) and pa.types.is_map(wanted):
+        return same_values(found.key_type, wanted.key_type) and _same_field(found.item_field, wanted.item_field)
+    wide = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
+    return bool(wide.get(found, found) == wide.get(wanted, wanted))
+
+
+def _same_field(found: pa.Field, wanted: pa.Field) -> bool:
+    return (wanted.nullable or not found.nullable) and same_values(found.type, wanted.type)
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
 
 
 def _joined(tables: list[pa.Table]) -> Iterator[pa.RecordBatch]:

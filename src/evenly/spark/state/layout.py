@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pyspark.sql.types import IntegerType, StructType
 
 from evenly.errors import ImmovableState
+from evenly.spark.keys import last_part
 from evenly.spark.state.reading import JOIN
 from evenly.spark.state.unsafe_rows import Path
 
@@ -49,7 +50,7 @@ def key_layout(operator: str, grouping: StructType, *, key: Sequence[str], slot:
     that are found there are compared with the mapping's before anything is written.
     """
     names = tuple(grouping.names)
-    wanted = [name.replace("`", "").rsplit(".", 1)[-1].lower() for name in (*key, slot)]
+    wanted = [*(last_part(name).lower() for name in key), slot.lower()]
     if operator == JOIN:
         found = names if len(names) == len(wanted) else ()
     else:

@@ -31,6 +31,7 @@ from pyspark.sql import DataFrame, SparkSession
 from evenly.errors import DamagedData, ImmovableState, InvalidParameter
 from evenly.grouping.mapping import Mapping
 from evenly.spark.hadoop_files import Folder
+from evenly.spark.mapping_check import hashed_alike
 from evenly.spark.state import lineage
 from evenly.spark.state.files import Files
 from evenly.spark.state.lineage import Record, current_checkpoint, location
@@ -319,6 +320,11 @@ def _check_mappings(old: Mapping, new: Mapping) -> None:
     if old.instances != new.instances:
         raise InvalidParameter(
             f"mappings for {old.instances} and for {new.instances} instances: state moves between equal numbers"
+        )
+    if old.types and new.types and not (len(old.types) == len(new.types) and all(map(hashed_alike, old.types, new.types))):
+        raise InvalidParameter(
+            f"a mapping for keys of {', '.join(old.types)} and one for {', '.join(new.types)}: state moves between mappings of "
+            "the same keys. Learn the new one from rows whose key columns have the types of the state"
         )
     if old.version == new.version and old != new:
         raise InvalidParameter(f"two different mappings have the version {old.version}: give the new one the next version")

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 
 from evenly.errors import ImmovableState
 from evenly.grouping.mapping import Mapping
+from evenly.spark.keys import quoted
 from evenly.spark.placement import with_slot
 from evenly.spark.state.layout import KeyLayout, key_layout, key_path, value_path
 from evenly.spark.state.stores import StateStores, Store
@@ -128,7 +129,7 @@ def _ints(column: Any) -> Any:
 
 
 def _path(name: str) -> str:
-    return f"{_GROUPING}.`{name}`"
+    return f"{_GROUPING}.{quoted(name)}"
 
 
 def _field(name: str) -> Column:

@@ -20,9 +20,10 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from evenly.errors import CheckpointMismatch, DamagedData, InvalidParameter, NewerFormat
+from evenly.errors import CheckpointMismatch, DamagedData, NewerFormat
 from evenly.grouping.mapping import Mapping
 from evenly.spark.hadoop_files import Folder
+from evenly.spark.mapping_check import check_fit, hashed_alike
 from evenly.spark.placement import Span
 from evenly.spark.state import lineage
 
@@ -47,19 +48,15 @@ class Placement:
     instances: int
     slot: str
     window: str | None = None
+    types: tuple[str, ...] = ()
 
     def check(self, mapping: Mapping) -> None:
         """Refuse a mapping that is not for these keys and instances."""
-        if mapping.ids != "xxhash64":
-            raise InvalidParameter(
-                "this mapping was not learnt on Spark, so its ids are not those of Spark's keys: use learn_mapping(df, ...)"
-            )
-        if mapping.instances != self.instances:
-            raise InvalidParameter(f"the mapping is for {mapping.instances} instances, not for {self.instances}: learn another")
-        if mapping.columns and mapping.columns != self.key:
-            raise InvalidParameter(
-                f"the mapping is for the key columns {', '.join(mapping.columns)}, not for {', '.join(self.key)}: learn another"
-            )
+        check_fit(mapping, self.key, self.types, self.instances)
+
+    def told(self) -> dict[str, Any]:
+        """As it is written beside the checkpoint."""
+        return {**asdict(self), "key": list(self.key), "types": list(self.types)}
 
 
 @dataclass(frozen=True)
@@ -115,7 +112,11 @@ class MappingStore:
         text = self._read(name)
         if number in self._digests and _digest(text) != self._digests[number]:
             raise self._damaged(name, f"its checksum is not the one in {_LOG}")
-        return Mapping.from_json(text, source=f"{self._folder.path}/{name}")
+        return self._typed(Mapping.from_json(text, source=f"{self._folder.path}/{name}"))
+
+    def _typed(self, mapping: Mapping) -> Mapping:
+        """A mapping that knows the types of its key: earlier ones do not say, and Spark refuses state of other types."""
+        return mapping if mapping.types else replace(mapping, types=self.placement.types)
 
     def spans(self) -> tuple[Span, ...]:
         """The mappings in force, by the start of a window."""
@@ -127,7 +128,7 @@ class MappingStore:
 
     def propose(self, mapping: Mapping) -> None:
         """Write the mapping of a version that is not in force yet."""
-        text = mapping.to_json()
+        text = replace(mapping, columns=self.placement.key, types=self.placement.types).to_json()
         self._folder.write(_file(mapping.version), text)
         self._digests[mapping.version] = _digest(text.encode())
         reached("proposed")
@@ -155,8 +156,7 @@ class MappingStore:
         content = {
             "format": FORMAT,
             "format_version": FORMAT_VERSION,
-            **asdict(self.placement),
-            "key": list(self.placement.key),
+            **self.placement.told(),
             "mappings": {str(number): digest for number, digest in sorted(self._digests.items())},
             "versions": [{**asdict(version), "spans": [list(span) for span in version.spans]} for version in versions],
         }
@@ -181,13 +181,20 @@ class MappingStore:
         return content
 
     def _check_placement(self, content: dict[str, Any]) -> None:
-        asked = {**asdict(self.placement), "key": list(self.placement.key)}
-        for name, value in asked.items():
-            if content.get(name) != value:
+        for name, value in self.placement.told().items():
+            stored = content.get(name)
+            if not self._fits(name, stored, value):
                 raise CheckpointMismatch(
-                    f"checkpoint {self._checkpoint.path} was begun with {name}={content.get(name)!r} and is now asked for "
-                    f"{name}={value!r}: its state would not be found. Use {name}={content.get(name)!r}, or a new checkpoint"
+                    f"checkpoint {self._checkpoint.path} was begun with {name}={stored!r} and is now asked for "
+                    f"{name}={value!r}: its state would not be found. {_remedy(name, stored)}, or a new checkpoint"
                 )
+
+    def _fits(self, name: str, stored: Any, asked: Any) -> bool:
+        if name == "key":  # one stream is meant, so the names count; not their case
+            return [str(it).lower() for it in stored or ()] == [it.lower() for it in asked]
+        if name == "types":  # earlier releases did not write them
+            return not stored or (len(stored) == len(asked) and all(map(hashed_alike, stored, asked)))
+        return bool(stored == asked)
 
     def _read(self, name: str) -> bytes:
         try:
@@ -210,6 +217,10 @@ def _version(entry: dict[str, Any]) -> Version:
         written_at=str(entry["written_at"]),
         figures={str(name): float(value) for name, value in entry["figures"].items()},
     )
+
+
+def _remedy(name: str, stored: Any) -> str:
+    return f"Cast the key columns to {', '.join(stored)}" if name == "types" else f"Use {name}={stored!r}"
 
 
 def _file(number: int) -> str:

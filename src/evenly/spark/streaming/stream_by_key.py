@@ -13,7 +13,8 @@ from evenly.grouping.base import checked_instances
 from evenly.grouping.controller import DriftController
 from evenly.grouping.keys.dkg import DKG
 from evenly.grouping.mapping import Mapping
-from evenly.spark.keys import Key, key_names
+from evenly.spark.keys import Key, key_names, type_names
+from evenly.spark.mapping_check import check_same_types
 from evenly.spark.streaming.changing import recover_move
 from evenly.spark.streaming.first_look import can_look, first_look
 from evenly.spark.streaming.keyed_query import KeyedQuery
@@ -57,7 +58,8 @@ def stream_by_key(
 
     - `window` names a column that `functions.window` made; then group by the window, the key and the slot. A new mapping
       serves windows that have not begun, and no state is moved. Without it a change moves the state of some keys.
-    - `rows` may be several DataFrames with the same key columns, for a join of streams: `build` gets as many.
+    - `rows` may be several DataFrames with key columns of the same names and types, for a join of streams: `build` gets as
+      many. Rename (`withColumnRenamed`) and cast key columns that differ.
     - `mapping` is the first mapping; without it one is learnt from the beginning of the stream (`look=False`: not; None: where
       its sources can be read twice). A checkpoint that exists has its own mapping, which is read back from its folder `evenly`.
     - `controller=False` keeps the first mapping and observes nothing. Otherwise every batch reports its rows per instance and
@@ -91,7 +93,10 @@ def _checked_placement(frames: tuple[DataFrame, ...], key: Key, instances: int, 
     if not frames:
         raise InvalidParameter("rows has no DataFrame: give one, or several for a join")
     instances = checked_instances(instances)
-    names = [key_names(df, key) for df in frames]
+    names = [_names(df, key, which) for which, df in enumerate(frames, 1)]
+    types = [type_names(df, found) for df, found in zip(frames, names, strict=True)]
+    for which, other in enumerate(types[1:], 2):
+        check_same_types(types[0], other, names[0], which=which)
     for df in frames:
         if not df.isStreaming:
             raise StreamingMismatch(
@@ -104,7 +109,19 @@ def _checked_placement(frames: tuple[DataFrame, ...], key: Key, instances: int, 
                 f"there is no window column {window!r}: add it first, .withColumn({window!r}, functions.window(...)); "
                 f"the columns are {', '.join(df.columns)}"
             )
-    return Placement(names[0], instances, slot, window)
+    return Placement(names[0], instances, slot, window, types[0])
+
+
+def _names(df: DataFrame, key: Key, which: int) -> tuple[str, ...]:
+    try:
+        return key_names(df, key)
+    except UnknownColumn as error:
+        if which == 1:
+            raise
+        raise UnknownColumn(
+            f"{error} in DataFrame {which}. All must call their key columns alike: rename those of this one before, "
+            ".withColumnRenamed('its name', 'the name in the first')"
+        ) from error
 
 
 def _first_mapping(
@@ -113,10 +130,11 @@ def _first_mapping(
     """The mapping of a query that has not begun, and where it is from."""
     if given is not None:
         placement.check(given)
-        return replace(given, version=1, columns=placement.key), "given"
+        return replace(given, version=1, columns=placement.key, types=placement.types), "given"
     if look or (look is None and can_look(frames[:1])):
         with forgotten_end(frames[0].sparkSession):
             learnt = first_look(frames[0], names=placement.key, instances=placement.instances)
         if learnt is not None:
-            return learnt, "learnt from the beginning of the stream"
-    return DKG.automatic(placement.instances, ids="xxhash64").mapping(columns=placement.key), "by hash: nothing was known yet"
+            return replace(learnt, types=placement.types), "learnt from the beginning of the stream"
+    unlearnt = DKG.automatic(placement.instances, ids="xxhash64").mapping(columns=placement.key)
+    return replace(unlearnt, types=placement.types), "by hash: nothing was known yet"

@@ -1,0 +1,53 @@
+"""What a grouped function must return, by its schema and by the settings that Spark's own grouped functions obey."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Self
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from evenly.errors import ColumnConflict
+
+_BY_NAME = "spark.sql.legacy.execution.pandas.groupedMap.assignColumnsByName"
+_SAFELY = "spark.sql.execution.pandas.convertToArrowArraySafely"
+
+
+@dataclass(frozen=True)
+class Results:
+    """Results as an empty DataFrame, and whether their columns are found by name and converted safely."""
+
+    empty: DataFrame
+    by_name: bool
+    safe: bool
+
+    @classmethod
+    def of(cls, spark: SparkSession, schema: str | StructType) -> Self:
+        """Of a schema as a user gives it, under the settings of a session."""
+        empty = spark.createDataFrame([], schema)
+        names = empty.columns
+        twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
+        if twice:
+            raise ColumnConflict(
+                f"the schema of results names {', '.join(map(repr, twice))} twice: give each column its own name"
+            )
+        return cls(empty, _is_on(spark, _BY_NAME, "true"), _is_on(spark, _SAFELY, "false"))
+
+    @property
+    def schema(self) -> StructType:
+        return self.empty.schema
+
+    @cached_property
+    def arrow(self) -> pa.Schema:
+        """What Spark makes of the schema in Arrow."""
+        if hasattr(type(self.empty), "toArrow"):
+            return self.empty.toArrow().schema
+        return to_arrow_schema(self.schema)  # Spark before 4.0
+
+
+def _is_on(spark: SparkSession, setting: str, default: str) -> bool:
+    return str(spark.conf.get(setting, default)).lower() == "true"
