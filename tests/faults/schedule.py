@@ -240,10 +240,12 @@ def _calls(operation: str, shape: Shape, options: Options) -> int:
         operation in {"send", "send_stream"} and options.to == "function"
     )
     if by_row:
-        return 12
+        return 40
     if operation in {"group_pandas", "cogroup", "apply_pandas", "apply_arrow", "aggregate", "split"}:
         return {"flat": 12, "zipf": 8, "hot": 6, "one": 1}[shape.skew] if shape.key != "boolean" else 1
-    return 3 if operation in STREAMS else 1 + (shape.skew != "one" and shape.key != "boolean")
+    if operation in STREAMS:
+        return 2 * FILES if operation == "send_stream" else FILES
+    return 1 + (shape.skew != "one" and shape.key != "boolean")
 
 
 def _fault(chance: random.Random, kind: str, operation: str, calls: dict[str, int]) -> Fault:
