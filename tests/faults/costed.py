@@ -73,7 +73,7 @@ def _told(error: Exception) -> bool:
 
 
 def _with_letters(work: Work, found: list[dict[str, Any]]) -> Rows:
-    """Results, and for a row that failed what it would have been: possible only where something was raised or a call cut off."""
+    """Results, and for a row that failed what it would have been: only where something was raised or a call cut off."""
     good, letters = [], []
     for row in found:
         if row.get("error") is None:
