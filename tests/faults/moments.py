@@ -72,12 +72,13 @@ class Moments:
 
 
 def _processes() -> dict[str, int]:
-    """This worker, and what stands above it: the daemon that forks workers, the executor, the cluster's worker."""
+    """This worker, and what stands above it: the executor, a Java process however many forks away, and the cluster's worker."""
     found = {"python": os.getpid()}
-    with suppress(psutil.Error, AttributeError):
-        daemon = psutil.Process(os.getppid())
-        executor = daemon.parent()
-        found |= {"daemon": daemon.pid, "executor": executor.pid, "worker": executor.ppid()}
+    with suppress(psutil.Error):
+        above = psutil.Process().parents()
+        place = next((n for n, process in enumerate(above) if process.name() == "java"), None)
+        if place is not None and place + 1 < len(above):
+            found |= {"executor": above[place].pid, "worker": above[place + 1].pid}
     return found
 
 

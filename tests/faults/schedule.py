@@ -217,6 +217,10 @@ def _known(options: Options, operation: str) -> Options:
     return Options(**{name: getattr(options, name) for name in taken})
 
 
+_OWN_PYTHON = ("group_pandas", "cogroup", "place", "split", "cost", "stream_cost")
+"""Spark's own mapInArrow and applyInPandas refuse frames with dots or backticks in their columns' names."""
+
+
 def _shape(chance: random.Random, operation: str, *, streaming: bool) -> Shape:
     rows = chance.choices((0, 1, 300, 900, 3000), (0.4, 0.4, 3, 4, 2))[0]
     if streaming:
@@ -224,10 +228,13 @@ def _shape(chance: random.Random, operation: str, *, streaming: bool) -> Shape:
     kinds = ("int", "long", "string", "decimal", "date", "timestamp", "struct", "double", "binary", "boolean", "two")
     names = ("k", "k", "k", "user id", "id", "Key", "ключ", "a.b", "k`t", "__evenly_key", "select")
     differing = ("same", "order", "random", "time", "dedup", "floats")
+    key, name = chance.choice(kinds), chance.choice(names)
+    if operation in _OWN_PYTHON and name in {"a.b", "k`t"}:
+        name = "user id"
     return Shape(
         rows=rows,
-        key=chance.choice(kinds),
-        name=chance.choice(names),
+        key=key,
+        name=name,
         nulls=chance.random() < 0.4,
         skew=chance.choice(("flat", "zipf", "hot", "one")),
         twice=chance.choice(("same", "random", "time")) if streaming else chance.choice(differing),
@@ -240,10 +247,12 @@ def _calls(operation: str, shape: Shape, options: Options) -> int:
         operation in {"send", "send_stream"} and options.to == "function"
     )
     if by_row:
-        return 12
+        return 40
     if operation in {"group_pandas", "cogroup", "apply_pandas", "apply_arrow", "aggregate", "split"}:
         return {"flat": 12, "zipf": 8, "hot": 6, "one": 1}[shape.skew] if shape.key != "boolean" else 1
-    return 3 if operation in STREAMS else 1 + (shape.skew != "one" and shape.key != "boolean")
+    if operation in STREAMS:
+        return 2 * FILES if operation == "send_stream" else FILES
+    return 1 + (shape.skew != "one" and shape.key != "boolean")
 
 
 def _fault(chance: random.Random, kind: str, operation: str, calls: dict[str, int]) -> Fault:

@@ -219,9 +219,7 @@ def _right(work: Work, rows: DataFrame) -> DataFrame:
 
 
 def _met(left: DataFrame, right: DataFrame, names: list[str]) -> DataFrame:
-    renamed = right.select(*(F.col(quoted(name)).alias(f"right {name}") for name in names), "other")
-    on = [F.col(quoted(name)) == F.col(quoted(f"right {name}")) for name in names]
-    return left.join(renamed, on).select("row", "other")
+    return left.join(right, names).select("row", "other")
 
 
 def start_join(work: Work, rows: DataFrame) -> Any:

@@ -63,7 +63,11 @@ class Work:
 
     def counting(self, frame: DataFrame, where: str) -> DataFrame:
         """`frame`, with calls counted in the tasks that compute it, if a fault waits for one."""
-        return frame.mapInArrow(counted(self.moments, where), frame.schema) if self.moments.counts(where) else frame
+        if not self.moments.counts(where):
+            return frame
+        # Spark's mapInArrow does not take every name that a column can have.
+        plain = frame.toDF(*(f"c{place}" for place in range(len(frame.columns))))
+        return plain.mapInArrow(counted(self.moments, where), plain.schema).toDF(*frame.columns)
 
     def happened(self, kind: str) -> bool:
         """Whether a fault of a kind has happened."""

@@ -154,7 +154,7 @@ def test_keys_that_spark_cannot_hash_are_refused(spark, expression, word):
 def test_a_mapping_for_other_instances_columns_or_ids_is_refused(visits, mapping):
     with pytest.raises(InvalidParameter, match="for 8 instances, not for 4"):
         visits.transform(evenly.by_key, key="user", instances=4, mapping=mapping)
-    with pytest.raises(InvalidParameter, match="key columns user, not for amount"):
+    with pytest.raises(InvalidParameter, match=r"'amount' is bigint, and the mapping is for string \(user\)"):
         visits.transform(evenly.by_key, key="amount", instances=8, mapping=mapping)
     elsewhere = evenly.Mapping.from_json(mapping.to_json())
     object.__setattr__(elsewhere, "ids", "integer")

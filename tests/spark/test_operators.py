@@ -184,7 +184,7 @@ def test_a_side_whose_keys_are_of_another_type_is_refused_and_can_be_cast(spark)
     orders = spark.range(500).select((F.col("id") % 40).alias("user"), F.col("id").alias("amount"))
     users = spark.range(40).select(F.col("id").cast("int").alias("user"), F.lit(1).alias("home"))
     learnt = evenly.learn_mapping(orders, key="user", instances=INSTANCES)
-    with pytest.raises(InvalidParameter, match=r"keys of type bigint, and these are int.*cast"):
+    with pytest.raises(InvalidParameter, match=r"is int, and the mapping is for bigint.*cast"):
         place(users, learnt)
     again = evenly.Mapping.from_json(learnt.to_json())
     cast = users.withColumn("user", F.col("user").cast("bigint"))
