@@ -108,7 +108,10 @@ def test_only_the_last_batch_is_kept_and_an_older_one_cannot_be_sent_again(spark
     with HttpReceiver() as receiver:
         run(rows, receiver.url, checkpoint)
         assert len(receiver.rows()) == ROWS
-        assert {path.name for path in (checkpoint / "sending").iterdir() if not path.name.startswith(".")} == {"2", "2.json"}
+        assert {path.name for path in (checkpoint / "evenly" / "sending").iterdir() if not path.name.startswith(".")} == {
+            "2",
+            "2.json",
+        }
         for folder in ("commits", "offsets"):
             for number in ("1", "2"):
                 for name in (number, f".{number}.crc"):
@@ -121,7 +124,7 @@ def test_rows_that_were_kept_and_then_lost_are_not_replaced_by_others(spark, sou
     checkpoint = tmp_path / "checkpoint"
     with full_after(5) as receiver, pytest.raises(StreamingQueryException):
         run(streamed(spark, source), receiver.url, checkpoint)
-    next((checkpoint / "sending" / "0").glob("part-*")).unlink()
+    next((checkpoint / "evenly" / "sending" / "0").glob("part-*")).unlink()
     with HttpReceiver() as receiver:
         with pytest.raises(StreamingQueryException, match="not those that were kept"):
             run(streamed(spark, source), receiver.url, checkpoint)
@@ -131,8 +134,8 @@ def test_rows_that_were_kept_and_then_lost_are_not_replaced_by_others(spark, sou
 def test_rows_whose_writing_was_cut_short_are_written_again(spark, source, tmp_path):
     """Nothing has left then: what was written counts only with its list of files."""
     checkpoint = tmp_path / "checkpoint"
-    (checkpoint / "sending" / "0").mkdir(parents=True)
-    (checkpoint / "sending" / "0" / "part-00000-cut.txt.lz4").write_bytes(b"half")
+    (checkpoint / "evenly" / "sending" / "0").mkdir(parents=True)
+    (checkpoint / "evenly" / "sending" / "0" / "part-00000-cut.txt.lz4").write_bytes(b"half")
     with HttpReceiver() as receiver:
         run(streamed(spark, source), receiver.url, checkpoint)
         assert {body for *_, body in receiver.rows()} == {f"row {number}".encode() for number in range(ROWS)}
@@ -157,7 +160,7 @@ def test_without_keeping_each_start_has_a_sender_of_its_own(spark, source, tmp_p
     assert len(came) == len(without_doubles(came)) == ROWS + 50, "twice, never lost"
     assert {row[0][:3] for row in came} == {"me."}
     assert len({row[0] for row in came}) == 2
-    assert not (tmp_path / "checkpoint" / "sending").exists()
+    assert not (tmp_path / "checkpoint" / "evenly" / "sending").exists()
 
 
 def test_a_named_run_is_repeated_as_the_same_on_any_number_of_cores(spark, source, tmp_path):
@@ -192,7 +195,7 @@ def test_a_kept_file_that_was_changed_is_noticed(spark, tmp_path):
     with HttpReceiver() as receiver:
         options = {"to": evenly.HttpPost(receiver.url), "sender": "s", "checkpoint": tmp_path}
         evenly.send(spark.range(9), **options)
-        (told,) = Path(tmp_path, "sending").glob("*.json")
+        (told,) = Path(tmp_path, "evenly", "sending").glob("*.json")
         content = json.loads(told.read_text())
         told.write_text(json.dumps({**content, "sender": uuid.uuid4().hex}))
         (told.parent / f".{told.name}.crc").unlink()

@@ -1,7 +1,7 @@
 """What a batch sends, kept beside its checkpoint until it is known to have been sent.
 
-    <checkpoint>/sending/17/…      the bodies of batch 17, each with the partition and the number that it is sent under
-    <checkpoint>/sending/17.json   the sender, and the name and length of every file above: from now on this is batch 17
+    <checkpoint>/evenly/sending/17/…      the bodies of batch 17, each with the partition and the number that it is sent under
+    <checkpoint>/evenly/sending/17.json   the sender, and the name and length of every file above: from now on this is batch 17
 
 Nothing leaves before the second file is there, and everything is sent from the first. So a batch that is run again is sent as
 the same rows under the same identities, whatever has changed since: the cores that Spark cuts its input by, settings, the
@@ -36,7 +36,7 @@ class KeptBatches:
 
     def __init__(self, spark: SparkSession, checkpoint: str, *, in_turn: bool) -> None:
         self._spark = spark
-        self._folder = Folder(spark, checkpoint).child("sending")
+        self._folder = Folder(spark, checkpoint).child("evenly").child("sending")
         self._in_turn = in_turn
 
     def rows(self, encoded: DataFrame, sender: str, batch: int) -> DataFrame:

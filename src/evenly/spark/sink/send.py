@@ -63,7 +63,7 @@ def send(
     - `policy`, `link`, `interval_ms`, `capacity`: those of `Outgoing`; "none" sends as fast as the destination takes.
     - `timeout_s`: above 0; for connecting, for each row and for the acknowledgement.
     - `sender`, `batch`, `checkpoint`: name a run to be able to repeat it as the same, and the folder that keeps what it sends,
-      in `sending/<batch>`; remove that when the run will not be repeated. A random name unless told, and batch 0.
+      in `evenly/sending/<batch>`; remove that when the run will not be repeated. A random name unless told, and batch 0.
     """
     if df.isStreaming:
         raise StreamingMismatch("a streaming DataFrame is not sent at once: use send_stream")
