@@ -21,7 +21,7 @@ _KEYS = {
     "string": "concat('key ', g, repeat('ü', g % 3))",
     "decimal": "cast(g as decimal(12, 3)) / 8",
     "date": "date_add(date'2023-12-20', g)",
-    "timestamp": "timestamp_micros(1711846800000000 + g * 1800000001)",  # around an hour that Berlin does not have
+    "timestamp": "timestamp_micros(1711846800000000 + g * 1800000001L)",  # around an hour that Berlin does not have
     "struct": "named_struct('a', g % 7, 'b', concat('b', g))",
     "double": "case when g = 0 then double('NaN') when g = 1 then if(row % 2 = 0, -0.0D, 0.0D) else g * 0.5D end",
     "binary": "cast(concat('key ', g) as binary)",
