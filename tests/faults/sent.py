@@ -56,7 +56,8 @@ def _counting(work: Work, rows: DataFrame) -> DataFrame:
 
 
 def send(work: Work) -> Rows:
-    evenly.send(_counting(work, _body(work.rows())), sender=f"seed-{work.schedule.seed}", **_options(work))
+    rows, kept = _counting(work, _body(work.rows())), work.folder / "kept"
+    evenly.send(rows, sender=f"seed-{work.schedule.seed}", checkpoint=kept, **_options(work))
     return []  # what came is at the receiver
 
 

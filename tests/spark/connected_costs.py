@@ -1,4 +1,4 @@
-"""What `test_by_cost_connect.py` runs in a process of its own, which then serves Connect sessions only."""
+"""What `test_connect.py` runs in a process of its own, which then serves Connect sessions only."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""`by_key`, `learn_mapping` and `apply_by_key` on a Spark Connect session, against a server that PySpark starts."""
+"""`by_key`, `learn_mapping`, `apply_by_key` and `by_cost` on a Spark Connect session, against a server that PySpark starts."""
 
 import json
 import os
@@ -11,17 +11,21 @@ import pytest
 pytest.importorskip("grpc", reason="Spark Connect needs pip install 'evenly[connect]'")
 
 
-@pytest.fixture(scope="module")
-def told(tmp_path_factory):
+def ran(script, folder):
+    """What a script says on a Connect session. All are in this file, so that one server at a time has the port."""
     # A classic session of this process would have its own settings in the environment; the server is to start from none.
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
     environment["PYSPARK_PYTHON"] = sys.executable
     environment["PYTHONWARNINGS"] = "ignore"
-    script = Path(__file__).with_name("connected.py")
-    folder = tmp_path_factory.mktemp("connect")
-    ran = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=540, env=environment, cwd=folder)
-    assert ran.returncode == 0, ran.stderr[-4000:]
-    return json.loads(ran.stdout.splitlines()[-1])
+    path = Path(__file__).with_name(script)
+    done = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=540, env=environment, cwd=folder)
+    assert done.returncode == 0, done.stderr[-4000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory):
+    return ran("connected.py", tmp_path_factory.mktemp("connect"))
 
 
 def test_the_session_is_one_of_spark_connect(told):
@@ -46,3 +50,21 @@ def test_groups_and_grouped_functions_give_sparks_results(told):
 def test_errors_are_those_of_a_classic_session(told):
     assert "'usr'" in told["error"]
     assert "user, amount" in told["error"]
+
+
+def test_by_cost_works_on_connect(tmp_path):
+    told = ran("connected_costs.py", tmp_path)
+    assert told["session"].startswith("pyspark.sql.connect")
+    assert told["learnt"]
+    assert told["reused"]
+    assert told["dealt"]
+    assert told["decision"].startswith("by cost")
+    assert max(told["estimated"]) < 1.05 * min(told["estimated"])
+    assert not told["ready before"]
+    assert told["reported"] == 600
+    assert told["keys"] == 5
+    assert "'kinds'" in told["error"]
+    assert "id, kind" in told["error"]
+    assert told["died"] == ["WorkerDied"]
+    assert told["survived"] == 599
+    assert "KeyError" in told["failed"]

@@ -67,7 +67,7 @@ def rows_of(df):
 def shuffles(df):
     """The shuffles of the plan that was executed, without those of cached inputs."""
     plan = df._jdf.queryExecution().executedPlan().toString()
-    executed = plan.split("== Initial Plan ==")[0]
+    executed = re.split(r"^\+- == Initial Plan ==", plan, flags=re.MULTILINE)[0]  # subqueries have one of their own
     tree = "\n".join(line for line in executed.splitlines() if "InMemoryRelation" not in line)
     return len(re.findall(r"\bExchange ", tree))
 

@@ -105,7 +105,7 @@ def test_a_key_that_is_a_field_is_followed(spark):
         for columns, refused in (((key, "slot"), False), ((key,), True)):
             found = keyed_operators(placed.groupBy(*columns).count())
             assert (judge(found, key=(key,), slot="slot", window=None).refusal is not None) == refused
-    placed = marked(rows.withColumn("my.slot", F.hash("`a.b`")), "my.slot", ("a.b",))
+    placed = marked(rows.withColumn("my.slot", F.hash("`a.b`")), "my.slot", ("`a.b`",))
     assert keyed_operators(placed.groupBy("`a.b`", "`my.slot`").count())[0].roles == ("key 0", "slot")
 
 
@@ -170,7 +170,9 @@ def test_a_change_blocks_nobody_is_logged_and_leaves_the_session_as_it_is(spark,
     assert waiting == [True]
     assert visits.written("user") == visits.expected("user")
     assert seen == {spark.conf.get(PARTITIONS)} == {"8"}
-    said = [(record.levelname, record.getMessage()) for record in caplog.records if record.name.startswith("evenly.")]
+    said = [
+        (record.levelname, record.getMessage()) for record in caplog.records if record.name.startswith("evenly.spark.streaming")
+    ]
     assert [level for level, _ in said] == ["INFO"] * 3
     for (_, message), words in zip(
         said,

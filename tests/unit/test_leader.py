@@ -10,7 +10,7 @@ import pytest
 from evenly.emission import LBF, Backlogs
 from evenly.emission.catalogue import POLICIES, new_policy
 from evenly.emission.leader import Leader
-from evenly.emission.segment import BYTES, HEAD_NS, PID, SENT, SPEED, TUPLES, Segment, segment_path
+from evenly.emission.segment import BYTES, HEAD_NS, PID, PLACES, SENT, SPEED, TUPLES, Segment, segment_path
 
 QUEUES, INTERVAL_NS = 7, 10**7
 
@@ -62,6 +62,7 @@ def test_a_ranked_policy_with_a_choice_of_its_own_is_asked_for_it(segment):
 
 def test_a_queue_of_a_process_that_is_gone_is_not_chosen(segment):
     """Its row is there, and nobody holds its lock."""
+    segment.header[PLACES] = QUEUES + 1
     segment.rows[QUEUES][PID] = os.getpid() + 1
     segment.rows[QUEUES][TUPLES] = 1_000
     report(segment, [1, 2, 1, 1, 1, 1, 1], [1] * QUEUES, [1] * QUEUES, [1] * QUEUES)

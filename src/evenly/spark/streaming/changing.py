@@ -73,8 +73,6 @@ def change_by_moving(
 
 def _enforced(store: MappingStore, version: Version) -> Version:
     store.enforce(version)
-    told = ", ".join(f"{name} {value:.4g}" for name, value in version.figures.items())
-    _LOG.info("mapping version %d is in force, %s (%s)", version.number, version.reason, told or "no figures")
     return store.versions[-1]
 
 
