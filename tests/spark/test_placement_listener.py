@@ -112,6 +112,7 @@ def test_right_uses_and_other_questions_are_not_told(spark, told):
         left.join(right, (left.a == right.b) & (left.slot == right.slot)).groupBy(left.a, left.slot).agg(F.max(right.v)),
         placed.groupBy("day").agg(F.collect_list("v")),
         two.groupBy("x").agg(F.collect_list("v")),  # a part of the key
+        _ranked(placed, "day", "slot").groupBy("day").agg(F.collect_list("rank")),
         placed.orderBy("k"),
         # Results of groups are shuffled, not the placed rows.
         placed.groupBy("k", "slot").agg(F.collect_list("v").alias("vs")).join(_rows(spark, "k"), "k"),
@@ -134,12 +135,12 @@ def test_every_session_has_one_listener_and_a_cloned_one_has_its_parents(spark, 
     other = spark.newSession()
     assert listeners(other) == 0
     placed = _placed(other, "other_session")
-    tell_of_shuffles(placed)
+    tell_of_shuffles(placed, "slot")
     assert listeners(other) == 1
     placed.groupBy("other_session").agg(F.collect_list("v")).collect()
     assert told() == _again("other_session")
     clone = SparkSession(spark.sparkContext, spark._jsparkSession.cloneSession())
-    tell_of_shuffles(_rows(clone, "k"))
+    tell_of_shuffles(_rows(clone, "k"), "slot")
     assert listeners(clone) == before
 
 

@@ -72,7 +72,7 @@ def by_key(
         return _streaming(df, mapping, names, slot)
     if slot is None:
         return _placed_by_id(df, mapping, names)
-    tell_of_shuffles(df)
+    tell_of_shuffles(df, slot)
     placed = marked(with_slot(df, mapping, names, slot), slot, names)
     return placed.repartition(instances, *key_columns(names), quoted(slot))
 

@@ -16,20 +16,22 @@ from pyspark import SparkContext
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import DataFrame, SparkSession
 
-from evenly.spark.shuffled_again import ShuffledAgain, each, is_slot, shuffled_again
+from evenly.spark.shuffled_again import ShuffledAgain, shuffled_again
 
 _LOG = logging.getLogger(__name__)
 _MOST_TOLD = 1_000
 _EXIT_WAIT_MS = 2_000
+_slots: set[str] = set()
 _registering = threading.Lock()
 _registered: set[int] = set()
 """Identity hashes of our listeners in the JVM: a session that Spark clones for a query has its listeners already."""
 
 
-def tell_of_shuffles(df: DataFrame) -> None:
-    """Have forgotten slots told in the log, from now on, for all actions of the session of `df`; nothing if that cannot be."""
+def tell_of_shuffles(df: DataFrame, slot: str) -> None:
+    """Have it logged, from now on, where an action in the session of `df` forgets this slot; nothing where that cannot be."""
     if not hasattr(df, "_jdf") or not _LOG.isEnabledFor(logging.WARNING):
         return
+    _slots.add(slot)
     try:
         _register(df.sparkSession)
     except Exception:  # noqa: BLE001 - a gateway that allows no callbacks must not stop a user's work
@@ -48,11 +50,12 @@ class PlacementListener:
 
     def onSuccess(self, _action: str, execution: Any, _duration_ns: int) -> None:  # noqa: N802 - Java calls it
         try:
+            analyzed = execution.analyzed()
             # Most actions end here, after one look at a bit set that Spark keeps with every plan.
-            if not _has_slot(execution.analyzed(), self._explicit_shuffle) or len(self._told) >= _MOST_TOLD:
+            if not analyzed.containsPattern(self._explicit_shuffle) or not _may_have_slot(analyzed):
                 return
             for found in shuffled_again(execution.executedPlan()):
-                if found not in self._told:
+                if found not in self._told and len(self._told) < _MOST_TOLD:
                     self._told.add(found)
                     _LOG.warning("%s", found)
         except Exception:  # noqa: BLE001 - the action has succeeded, whatever is wrong here
@@ -77,13 +80,10 @@ def _register(spark: SparkSession) -> None:
         _registered.add(identity(manager.listListeners()[-1]))
 
 
-def _has_slot(plan: Any, explicit_shuffle: Any) -> bool:
-    """Whether rows are placed in a logical plan, found along the way that its bit sets show."""
-    if not plan.containsPattern(explicit_shuffle):
-        return False
-    if plan.getClass().getSimpleName() == "RepartitionByExpression" and any(map(is_slot, each(plan.partitionExpressions()))):
-        return True
-    return any(_has_slot(child, explicit_shuffle) for child in each(plan.children()))
+def _may_have_slot(plan: Any) -> bool:
+    """Whether rows may be placed in a logical plan, by its text: one call, where a walk would be several for each node."""
+    shuffles = [line for line in str(plan.toString()).splitlines() if "RepartitionByExpression" in line]
+    return any(f"{slot}#" in line or " more fields" in line for line in shuffles for slot in tuple(_slots))
 
 
 def _wait_for_the_last() -> None:

@@ -9,6 +9,8 @@ from typing import Any
 from evenly.spark.plan_roles import column_name
 from evenly.spark.slot_mark import MARK
 
+_BY_KEY = "REPARTITION_BY_NUM"
+"""Why Spark shuffles: because it was asked to, by columns and to a number of partitions."""
 _CONSUMERS = ("Aggregate", "Groups")
 _LEADS_TO = {
     "ShuffleQueryStageExec": "plan",
@@ -39,23 +41,12 @@ def shuffled_again(plan: Any) -> tuple[ShuffledAgain, ...]:
     return tuple(dict.fromkeys(_found(plan, ())))
 
 
-def is_slot(column: Any) -> bool:
-    """Whether an expression of a plan is a column with the mark of a slot."""
-    return column.getClass().getSimpleName() == "AttributeReference" and bool(column.metadata().contains(MARK))
-
-
-def each(found: Any) -> Iterator[Any]:
-    """The elements of a Scala sequence."""
-    for at in range(found.size()):
-        yield found.apply(at)
-
-
 def _found(plan: Any, above: tuple[tuple[str, ...], ...]) -> Iterator[ShuffledAgain]:
     """`above` are the columns of the shuffles above a part of a plan, from the top, as far as they move its rows."""
     kind = plan.getClass().getSimpleName()
     if kind == "ShuffleExchangeExec":
         columns = _hashed_by(plan)
-        if columns and is_slot(columns[-1]):
+        if columns and _is_slot(columns[-1]) and plan.shuffleOrigin().toString() == _BY_KEY:
             placed_by = tuple(column_name(column) for column in columns)
             for by in above:
                 # By a part of the key, or by other columns, another question is asked.
@@ -78,18 +69,27 @@ def _below(plan: Any, kind: str) -> Iterator[Any]:
     elif kind in _LEADS_TO:
         yield getattr(plan, _LEADS_TO[kind])()
     else:
-        yield from each(plan.children())
+        yield from _each(plan.children())
 
 
 def _hashed_by(shuffle: Any) -> list[Any]:
     partitioning = shuffle.outputPartitioning()
     if "HashPartitioning" not in partitioning.getClass().getSimpleName():
         return []
-    return list(each(partitioning.expressions()))
+    return list(_each(partitioning.expressions()))
 
 
 def _groups_by_slot(plan: Any) -> bool:
-    for wanted in each(plan.requiredChildDistribution()):
-        if wanted.getClass().getSimpleName() == "ClusteredDistribution" and any(map(is_slot, each(wanted.clustering()))):
+    for wanted in _each(plan.requiredChildDistribution()):
+        if wanted.getClass().getSimpleName() == "ClusteredDistribution" and any(map(_is_slot, _each(wanted.clustering()))):
             return True
     return False
+
+
+def _is_slot(column: Any) -> bool:
+    return column.getClass().getSimpleName() == "AttributeReference" and bool(column.metadata().contains(MARK))
+
+
+def _each(found: Any) -> Iterator[Any]:
+    for at in range(found.size()):
+        yield found.apply(at)
