@@ -21,6 +21,7 @@ from evenly.spark.shuffled_again import ShuffledAgain, shuffled_again
 _LOG = logging.getLogger(__name__)
 _MOST_TOLD = 1_000
 _EXIT_WAIT_MS = 2_000
+_LAST_CALL_MS = 500
 _slots: set[str] = set()
 _registering = threading.Lock()
 _registered: set[int] = set()
@@ -76,7 +77,7 @@ def _register(spark: SparkSession) -> None:
         explicit_shuffle = gateway.jvm.org.apache.spark.sql.catalyst.trees.TreePattern.REPARTITION_OPERATION()
         manager.register(PlacementListener(explicit_shuffle))
         if not _registered:
-            atexit.register(_wait_for_the_last)
+            atexit.register(_leave)
         _registered.add(identity(manager.listListeners()[-1]))
 
 
@@ -86,9 +87,23 @@ def _may_have_slot(plan: Any) -> bool:
     return any(f"{slot}#" in line or " more fields" in line for line in shuffles for slot in tuple(_slots))
 
 
-def _wait_for_the_last() -> None:
-    """A script that ends without `spark.stop()` is told of its last action too, and Java calls no Python that is gone."""
+def _leave() -> None:
+    """A script that ends without `spark.stop()` is told of its last action too, and Java calls no Python that is gone.
+
+    Queries that still run end after Python. So our listeners are taken from every session of the application, clones too,
+    which are found by their buses: a list of sessions here would keep them from being forgotten.
+    """
     context = SparkContext._active_spark_context  # noqa: SLF001
-    if context is not None:
-        with suppress(Exception):
-            context._jsc.sc().listenerBus().waitUntilEmpty(_EXIT_WAIT_MS)  # noqa: SLF001
+    if context is None:
+        return
+    with suppress(Exception):
+        bus = context._jsc.sc().listenerBus()  # noqa: SLF001
+        with suppress(Exception):  # It may not become empty while queries run.
+            bus.waitUntilEmpty(_EXIT_WAIT_MS)
+        identity = context._gateway.jvm.java.lang.System.identityHashCode  # type: ignore[union-attr]  # noqa: SLF001
+        for of_session in bus.listeners():
+            if of_session.getClass().getSimpleName() == "ExecutionListenerBus":
+                for listener in of_session.listeners():
+                    if identity(listener) in _registered:
+                        of_session.removeListener(listener)
+        bus.waitUntilEmpty(_LAST_CALL_MS)
