@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import logging
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from evenly.spark.diagnosis import diagnose_checkpoint, diagnose_keys
     from evenly.spark.learning import learn_mapping
     from evenly.spark.merging import Merging
+    from evenly.spark.placed_rows import placed_rows
     from evenly.spark.sink.send import send
     from evenly.spark.sink.send_stream import send_stream
     from evenly.spark.split import split_by_key
@@ -57,6 +57,7 @@ __all__ = [
     "failed_rows",
     "good_rows",
     "learn_mapping",
+    "placed_rows",
     "recommend_cost_key",
     "send",
     "send_stream",
@@ -66,8 +67,6 @@ __all__ = [
     "worker_errors",
 ]
 __version__ = "0.1.0"
-
-logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 # Nothing that compiles kernels is loaded with the package: Spark's Python workers import it too, each anew.
 _PLAIN = {
@@ -92,6 +91,7 @@ _ON_SPARK = {
     "failed_rows": "evenly.spark.cost.letters",
     "good_rows": "evenly.spark.cost.letters",
     "learn_mapping": "evenly.spark.learning",
+    "placed_rows": "evenly.spark.placed_rows",
     "recommend_cost_key": "evenly.spark.cost.candidates",
     "send": "evenly.spark.sink.send",
     "send_stream": "evenly.spark.sink.send_stream",

@@ -12,6 +12,7 @@ from evenly.spark.learning import learn_mapping
 from evenly.spark.mapping_check import check_mapping
 from evenly.spark.own_columns import own_name
 from evenly.spark.placement import AT, with_instance, with_slot
+from evenly.spark.placement_listener import tell_of_shuffles
 from evenly.spark.slot_mark import marked
 
 _SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
@@ -35,7 +36,8 @@ def by_key(
     - `slot="slot"` (the default) adds an INT column of that name. Group, window or join by the key and the
       slot, in that order, `groupBy("user", "slot")`: the groups are those of the key alone, Spark finds
       the rows where they are and does not shuffle again. Grouped by the key alone, rows are shuffled once more and are
-      uneven again: `evenly.check_placement(result)` tells.
+      uneven again. That is logged as a warning when it has happened (once for each such shuffle, in classic sessions);
+      `evenly.check_placement(result)` tells before.
     - `slot=None` adds no column and places rows with `repartitionById`, for work that needs no grouping,
       such as `mapInArrow` or a write.
 
@@ -70,6 +72,7 @@ def by_key(
         return _streaming(df, mapping, names, slot)
     if slot is None:
         return _placed_by_id(df, mapping, names)
+    tell_of_shuffles(df, slot)
     placed = marked(with_slot(df, mapping, names, slot), slot, names)
     return placed.repartition(instances, *key_columns(names), quoted(slot))
 

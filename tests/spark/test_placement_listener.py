@@ -1,0 +1,169 @@
+import logging
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession, Window
+from pyspark.sql import functions as F
+
+import evenly
+from evenly.spark import placement_listener
+from evenly.spark.placement_listener import PlacementListener, tell_of_shuffles
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(autouse=True)
+def no_broadcast(spark):
+    spark.conf.set("spark.sql.autoBroadcastJoinThreshold", "-1")
+    yield
+    spark.conf.unset("spark.sql.autoBroadcastJoinThreshold")
+
+
+@pytest.fixture
+def told(spark, caplog):
+    """What has been told since the last question. A finding is told once a session, so each case has columns of its own."""
+    _drain(spark)
+    caplog.set_level(logging.DEBUG, logger="evenly.spark.placement_listener")
+    caplog.clear()
+
+    def ask():
+        _drain(spark)
+        texts = [it.getMessage() for it in caplog.records if it.name == "evenly.spark.placement_listener"]
+        caplog.clear()
+        return texts
+
+    return ask
+
+
+def _drain(spark):
+    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(60_000)
+
+
+def _rows(spark, key):
+    return spark.range(200).selectExpr(f"id % 10 as {key}", "id % 3 as day", "id as v")
+
+
+def _placed(spark, key, **options):
+    return _rows(spark, key).transform(evenly.by_key, key=key, instances=4, **options)
+
+
+def _again(key, by=None):
+    again = f"rows that were placed by ({key}, slot) are shuffled again by ({by or key}), to where Spark's hash puts them"
+    return [f"{again}: group, join or partition by ({key}, slot)"]
+
+
+def _ranked(rows, *by):
+    return rows.withColumn("rank", F.rank().over(Window.partitionBy(*by).orderBy("v")))
+
+
+WRONG = {
+    "apply": lambda it, k: it.groupBy(k).applyInPandas(lambda frame: frame[["v"]], "v long").collect(),
+    "aggregate": lambda it, k: it.groupBy(k).agg(F.collect_list("v")).toPandas(),
+    "window": lambda it, k: _ranked(it, k).write.format("noop").mode("overwrite").save(),
+    "join": lambda it, k: it.join(_rows(it.sparkSession, k).select(k), k).count(),
+    "after_a_window": lambda it, k: _ranked(it, k, "slot").groupBy(k).agg(F.collect_list("rank")).collect(),
+    "reused": lambda it, k: it.join(it.groupBy(k).agg(F.collect_list("v")), k).collect(),
+}
+
+
+@pytest.mark.parametrize(
+    ("case", "adaptive"), [*((case, "true") for case in WRONG), *((case, "false") for case in ("apply", "join", "reused"))]
+)
+def test_a_forgotten_slot_is_told_once_after_the_action(spark, told, case, adaptive):
+    key = f"{case}_{adaptive}"
+    spark.conf.set("spark.sql.adaptive.enabled", adaptive)
+    try:
+        placed = _placed(spark, key)
+        assert told() == []
+        WRONG[case](placed, key)
+        assert told() == _again(key)
+        WRONG[case](placed, key)
+        assert told() == []
+    finally:
+        spark.conf.unset("spark.sql.adaptive.enabled")
+
+
+def test_it_is_told_of_cached_rows_of_sql_of_a_view_and_of_what_is_written(spark, told, tmp_path):
+    cached = _placed(spark, "c").cache()
+    cached.count()
+    assert told() == []
+    cached.groupBy("c").agg(F.collect_list("v")).collect()
+    assert told() == _again("c")
+    cached.unpersist()
+
+    _placed(spark, "w").createOrReplaceTempView("placed_rows")
+    spark.sql("select w, day, collect_list(v) as all from placed_rows group by w, day").write.parquet(str(tmp_path / "out"))
+    assert told() == _again("w", "w, day")
+
+
+def test_right_uses_and_other_questions_are_not_told(spark, told):
+    placed = _placed(spark, "k")
+    mapping = evenly.learn_mapping(_rows(spark, "id"), key="id", instances=4)
+    left = _placed(spark, "a", mapping=mapping)
+    right = _placed(spark, "b", mapping=mapping)
+    two = _rows(spark, "x").transform(evenly.by_key, key=["x", "day"], instances=4)
+    for frame in (
+        placed.groupBy("k", "slot").applyInPandas(lambda frame: frame[["v"]], "v long"),
+        placed.groupBy("slot", "day", "k").agg(F.collect_list("v")),
+        _ranked(placed, "k", "slot"),
+        left.join(right, (left.a == right.b) & (left.slot == right.slot)),
+        left.join(right, (left.a == right.b) & (left.slot == right.slot)).groupBy(left.a, left.slot).agg(F.max(right.v)),
+        placed.groupBy("day").agg(F.collect_list("v")),
+        two.groupBy("x").agg(F.collect_list("v")),  # a part of the key
+        _ranked(placed, "day", "slot").groupBy("day").agg(F.collect_list("rank")),
+        placed.orderBy("k"),
+        # Results of groups are shuffled, not the placed rows.
+        placed.groupBy("k", "slot").agg(F.collect_list("v").alias("vs")).join(_rows(spark, "k"), "k"),
+        _rows(spark, "k").repartition(3, "k").groupBy("day", "k").agg(F.collect_list("v")),
+        _rows(spark, "k").groupBy("k").agg(F.collect_list("v")),
+        _placed(spark, "k", slot=None).groupBy("k").agg(F.collect_list("v")),
+    ):
+        frame.collect()
+        assert told() == [], frame.columns
+        assert evenly.check_placement(frame) == ()
+
+
+def test_every_session_has_one_listener_and_a_cloned_one_has_its_parents(spark, told):
+    def listeners(session):
+        return len(session._jsparkSession.listenerManager().listListeners())
+
+    before = _placed(spark, "k").count() and listeners(spark)
+    _placed(spark, "k")
+    assert listeners(spark) == before
+    other = spark.newSession()
+    assert listeners(other) == 0
+    placed = _placed(other, "other_session")
+    tell_of_shuffles(placed, "slot")
+    assert listeners(other) == 1
+    placed.groupBy("other_session").agg(F.collect_list("v")).collect()
+    assert told() == _again("other_session")
+    clone = SparkSession(spark.sparkContext, spark._jsparkSession.cloneSession())
+    tell_of_shuffles(_rows(clone, "k"), "slot")
+    assert listeners(clone) == before
+
+
+def test_a_silenced_logger_has_no_listener(spark, caplog):
+    other = spark.newSession()
+    caplog.set_level(logging.ERROR, logger="evenly")
+    _placed(other, "k")
+    assert len(other._jsparkSession.listenerManager().listListeners()) == 0
+
+
+def test_what_goes_wrong_in_the_listener_stays_there(spark, told, monkeypatch):
+    def broken(_plan):
+        raise RuntimeError("no such plan")
+
+    monkeypatch.setattr(placement_listener, "shuffled_again", broken)
+    assert _placed(spark, "broken").count() == 200
+    assert told() == ["the plan of an action could not be read"]
+    PlacementListener(None).onSuccess("collect", None, 1)
+
+
+def test_it_outlives_a_stopped_session_and_leaves_quietly():
+    script = Path(__file__).with_name("told_shuffles.py")
+    done = subprocess.run([sys.executable, "-W", "error", script], capture_output=True, text=True, timeout=240, check=False)
+    assert (done.returncode, done.stdout) == (0, "7 7\n"), done.stderr
+    lines = [line for line in done.stderr.splitlines() if not line.startswith("WARNING: Using incubator")]
+    assert lines == _again("first") + _again("second")
