@@ -57,7 +57,7 @@ def test_few_costly_rows_are_dealt_by_cost_and_the_figures_are_told():
 def test_the_promise_falls_with_the_root_of_the_rows():
     few, many = (place(varied(), 8, rows=rows).promised for rows in (2_000, 200_000))
     assert few > 6.0 * many
-    assert varied().gain == pytest.approx(few, abs=0.02)  # the model says the same of its last batch
+    assert varied().gain == pytest.approx(few, abs=0.03)  # of its last batch, were it dealt perfectly
 
 
 def test_cheap_rows_and_wide_rows_go_out_evenly():

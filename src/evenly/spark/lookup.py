@@ -55,14 +55,18 @@ class ById:
         pairs = [np.stack([in_places(half, ids).view(np.int64), in_places(half, values)], axis=1) for half in halves]
         return cls(np.concatenate(pairs).astype(np.int64).ravel(), halves[0].size.bit_length() - 1)
 
-    def found(self, known: Column, identity: Column, otherwise: Column) -> Column:
-        """The value of an id, a BIGINT, or else `otherwise`; `known` is this table as `lookup_tables` gave it."""
+    def found(self, known: Column, identity: str, otherwise: Column) -> Column:
+        """The value of the id in column `identity`, a BIGINT, or else `otherwise`; `known` is this table as `lookup_tables`
+        gave it. Places are told in SQL: each function of a column is some calls of the JVM, which short jobs feel."""
         size = 1 << self.bits
-        first = identity.bitwiseAND(F.lit(size - 1).cast("bigint")).cast("int") * 2
-        second = (F.shiftrightunsigned(identity, 64 - self.bits).cast("int") + size) * 2
-        return F.when(known[first] == identity, known[first + 1]).otherwise(
-            F.when(known[second] == identity, known[second + 1]).otherwise(otherwise)
-        )
+        identified = F.col(identity)
+        for place in (
+            f"(cast(shiftrightunsigned({identity}, {64 - self.bits}) as int) + {size}) * 2",
+            f"cast({identity} & {size - 1}L as int) * 2",
+        ):
+            there = known[F.expr(place)] == identified
+            otherwise = F.when(there, known[F.expr(f"{place} + 1")]).otherwise(otherwise)
+        return otherwise
 
 
 def smallest(values: Table) -> Table:

@@ -104,9 +104,8 @@ def _routed_by(df: DataFrame, mapping: Mapping) -> Column:
     if heavy is not None:
         tables["heavy"] = heavy.table
     known = lookup_tables(df, tables)
-    identity = _step("id")
-    routed = known["buckets"][F.pmod(identity, _long(mapping.buckets.size)).cast("int")]
-    return routed if heavy is None else heavy.found(known["heavy"], identity, routed)
+    routed = known["buckets"][F.pmod(_step("id"), _long(mapping.buckets.size)).cast("int")]
+    return routed if heavy is None else heavy.found(known["heavy"], _name("id"), routed)
 
 
 def _begun(df: DataFrame, window: str | None, span: Span) -> Column:

@@ -41,11 +41,11 @@ def deal_in_turn(df: DataFrame, table: CostTable, instances: int) -> DataFrame:
 def _estimate(df: DataFrame, table: CostTable) -> Column:
     """The packed estimate of a row, by its id."""
     values = packed(table)
-    otherwise = F.lit(int(values[-1])).cast("bigint")
+    otherwise = F.expr(f"{values[-1]}L")
     if not table.ids.size:
         return otherwise
     by_id = ById.of(table.ids.view(np.uint64), values[:-1])
-    return by_id.found(lookup_tables(df, {"costs": by_id.table})["costs"], F.col(ID), otherwise)
+    return by_id.found(lookup_tables(df, {"costs": by_id.table})["costs"], ID, otherwise)
 
 
 def _instance(instances: int) -> str:
