@@ -49,7 +49,7 @@ def test_what_equal_numbers_of_rows_leave_uneven_is_as_the_formula_says(rows):
 def test_few_costly_rows_are_dealt_by_cost_and_the_figures_are_told():
     decision = place(varied(), 8, rows=2_000)
     assert decision.by_cost
-    assert 0.05 < decision.gain < decision.promised < 0.2
+    assert 0.03 < decision.gain < decision.promised < 0.2
     assert decision.reason.startswith("by cost")
     assert "2,000 rows" in decision.reason
 

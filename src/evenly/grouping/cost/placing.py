@@ -21,16 +21,19 @@ WAYS: tuple[Way, ...] = ("in turn", "routers", "one router")
 
 @dataclass(frozen=True)
 class RoutingCosts:
-    """What dealing by cost takes beyond `repartition(k)`, in seconds, as `benchmarks/cost_stage.py --part routing` measures it.
+    """What dealing by cost takes beyond `repartition(k)`, in seconds.
+
+    Routers by the row and the byte as `benchmarks/cost_stage.py --part routing` measures cpu time; the others, and the fixed
+    times (a larger plan, Python on the map side), are assumed with care.
 
     Rows are dealt where they are read, so what is by the row and the byte is shared by as many tasks as there are slots:
     `turn` in turn, `router` through Python. `gather` is what one router takes more: a stage of its own, through one task.
     """
 
-    turn_fixed_s: float = 0.02
+    turn_fixed_s: float = 0.08
     turn_row_s: float = 0.5e-6
     turn_byte_s: float = 0.1e-9
-    router_fixed_s: float = 0.2
+    router_fixed_s: float = 0.3
     router_row_s: float = 3e-6
     router_byte_s: float = 4.5e-9
     gather_fixed_s: float = 0.12
