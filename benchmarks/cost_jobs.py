@@ -30,6 +30,7 @@ from evenly.papers.applications.catalogue import (
     tweet_application,
 )
 from evenly.papers.posg_recorded import find
+from evenly.spark.cost.dealing import deal_in_turn
 from evenly.spark.cost.routing import Routing, route, with_id
 from evenly.spark.cost.trial import Batch, Stamped, Trial
 
@@ -173,13 +174,20 @@ def _cell(trial: Trial, folder: Path, cost: str, rows: int, width: str, rounds: 
                 "bound_s": bound_s(rows),
                 "ratio": statistics.median(ratios),
                 "speedup_mean": statistics.median(faster),
-                "promised": decision.promised,
+                "promised": max(decision.promised, model.gain_for(rows, K)),
+                "formula": formula(model, rows),
                 "reason": decision.reason if way == "learnt" else "",
             }
         )
     told = ", ".join(f"{line['series']} {line['ratio']:.3f}" for line in lines)
     say(f"jobs: {cost}, {rows} rows, {width}: {told}; {decision.reason}")
     return lines
+
+
+def formula(model: CostModel, rows: int) -> float:
+    """What would be saved if equal numbers of rows left cv · sqrt(2 ln k · k / n) uneven, as for very large k."""
+    uneven = model.variances.shares[0] * math.sqrt(2.0 * math.log(K) * K / rows)
+    return uneven / (1.0 + uneven)
 
 
 def _by_cost(trial: Trial, df: DataFrame, costs: CostModel | None) -> tuple[Batch, evenly.CostWatch]:
@@ -208,6 +216,7 @@ def routing(widths: dict[int, int]) -> Rows:
             keyed, told = with_id(df, ("key",), order="content"), Routing(table, np.full(K, 1 / K))
             ways = {
                 "repartition(k)": df.repartition(K),
+                "in turn": deal_in_turn(keyed, table, K),
                 "routers": route(keyed, told, routers=None),
                 "one router": route(keyed, told, routers=1),
             }

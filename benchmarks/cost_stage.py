@@ -173,11 +173,20 @@ def show_jobs(rows: Rows) -> list[Bar]:
     for case in dict.fromkeys(key[:3] for key in at):
         found = {way: at[(*case, way)] for way in WAYS}
         ratio = {way: number(row, "ratio") for way, row in found.items()}
-        promised, faster = number(found["learnt"], "promised"), number(found["learnt"], "speedup_mean")
+        learnt = found["learnt"]
+        promised, faster = number(learnt, "promised"), number(learnt, "speedup_mean")
         plain = number(found[WAYS[0]], "seconds")
         cells = [f"{ratio[way]:.3f}" for way in WAYS[1:]]
         lines.append(
-            [*case, f"{plain:.2f}", *cells, f"{promised:.1%}", f"{faster:.2f}", str(found["learnt"]["reason"]).split(":")[0]]
+            [
+                *case,
+                f"{plain:.2f}",
+                *cells,
+                f"{promised:.1%}",
+                f"{number(learnt, 'formula'):.1%}",
+                f"{faster:.2f}",
+                str(learnt["reason"]).split(":")[0],
+            ]
         )
         label = ", ".join(case)
         bars += [
@@ -188,11 +197,21 @@ def show_jobs(rows: Rows) -> list[Bar]:
             gained = 1.0 - ratio["learnt"]
             text = f"two thirds of the promised {promised:.1%} gained: {label}"
             bars.append((text, f"{gained:.1%}", gained >= promised * 2.0 / 3.0))
-        if case[0] in APPLICATIONS and str(found["learnt"]["reason"]).startswith("by cost"):
+        if case[0] in APPLICATIONS and str(learnt["reason"]).startswith("by cost"):
             text = f"mean completion at least {LEAST_FASTER} times better: {label}"
             bars.append((text, f"{faster:.2f}", faster >= LEAST_FASTER))
     print("Whole job as a ratio to repartition(k), k = 8 on 8 slots; medians\n")
-    headings = ["costs", "rows", "width", "repartition(k) s", *WAYS[1:], "promised", "completion", "decision"]
+    headings = [
+        "costs",
+        "rows",
+        "width",
+        "repartition(k) s",
+        *WAYS[1:],
+        "promised",
+        "with sqrt(2 ln k)",
+        "completion",
+        "decision",
+    ]
     table(headings, lines)
     return bars
 

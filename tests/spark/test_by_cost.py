@@ -11,8 +11,10 @@ from pyspark.sql import functions as F
 
 import evenly
 from evenly.grouping.cost import CostMeter, CostModel
+from evenly.grouping.cost.turns import in_turn
 from evenly.measures import imbalance_pct
-from evenly.spark.cost.routing import slots
+from evenly.spark.cost.dealing import deal_in_turn
+from evenly.spark.cost.routing import slots, with_id
 from evenly.spark.murmur3 import hash_int
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import tests
@@ -136,16 +138,64 @@ def test_spark_alone_does_not_give_them_the_same_work(spark):
     assert imbalance_pct(loads_ms(rows, INSTANCES)) > 3.0
 
 
-def test_rows_stay_in_the_jvm_while_they_are_routed(spark, model):
-    """Python sees their ids alone, and one exchange carries them, as with `repartition`."""
+def plan_of(df):
+    return df._jdf.queryExecution().executedPlan().toString()
+
+
+def test_rows_stay_in_the_jvm_until_the_function_gets_them(spark, model):
+    """One exchange, as with `repartition`, and the sort below it is there, though another one follows."""
     df = kinds(spark).withColumn("body", F.repeat(F.lit("x"), 1_000))
-    plan = evenly.by_cost(df, double, "n long", instances=INSTANCES, costs=model)._jdf.queryExecution().sparkPlan().toString()
-    assert plan.count("MapInArrow") == 1
+    plan = plan_of(evenly.by_cost(df, double, "n long", instances=INSTANCES, costs=model))
+    assert (plan.count("MapInArrow"), plan.count("EvalPython"), plan.count("Exchange")) == (1, 0, 1)
+    assert plan.index("Sort [__evenly_estimate") < plan.index("Exchange") < plan.index("Sort [(shiftleft")
+    assert len(plan) < 10_000
+
+
+def test_routers_see_the_ids_of_rows_alone(spark, model):
+    df = kinds(spark).withColumn("body", F.repeat(F.lit("x"), 1_000))
+    plan = plan_of(evenly.by_cost(df, double, "n long", instances=INSTANCES, costs=model, routers=3))
     [routed] = [line for line in plan.splitlines() if "ArrowEvalPython" in line]
     assert "__evenly_id" in routed.split("]")[0]
     assert "body" not in routed.split("]")[0]
-    assert plan.count("Exchange") == 1
-    assert plan.index("Exchange") < plan.index("ArrowEvalPython") < plan.index("Sort [__evenly_order")
+
+
+@pytest.mark.parametrize(("partitions", "rows"), [(1, 1_000), (5, 1_000), (40, 100), (3, 1), (1, 0)])
+def test_rows_are_dealt_in_turn_as_reckoned(spark, partitions, rows):
+    """Partition by partition as `turns.in_turn` says, the costliest rows first."""
+    costs_s = {key: 0.001 * (key + 1) for key in range(20)}
+    table = model_of(spark, costs_s, "key", "long").table
+    df = spark.range(0, rows, 1, partitions).selectExpr("id", "id % 25 as key")  # five of the keys were never seen
+    keyed = with_id(df, ("key",), order="content")
+    told = ("id", "key", "__evenly_at as at", "__evenly_estimate as estimate_s", "spark_partition_id() as instance")
+    dealt = deal_in_turn(keyed, table, 7).selectExpr(*told).collect()
+    assert sorted(row.id for row in dealt) == list(range(rows))
+    of_part = {row.id: row.part for row in df.selectExpr("id", "spark_partition_id() as part").collect()}
+    for part in range(partitions):
+        here = sorted((row for row in dealt if of_part[row.id] == part), key=lambda row: row.at)
+        estimates = [row.estimate_s for row in here]
+        assert estimates == sorted(estimates, reverse=True)
+        assert [row.instance for row in here] == in_turn(np.arange(len(here)), part, 7).tolist()
+    known = [row for row in dealt if row.key < 20]
+    assert [row.estimate_s for row in known] == pytest.approx([costs_s[row.key] for row in known])
+    others = [row.estimate_s for row in dealt if row.key >= 20]
+    assert others == pytest.approx([float(table.costs_s[-1])] * len(others))
+
+
+def test_columns_of_any_kind_and_name_are_dealt(spark, model):
+    df = kinds(spark, 200).selectExpr("*", "map('a', id) as m", "parse_json('[1]') as v", "cast(null as int) as nothing")
+    watch = evenly.CostWatch()
+    result = evenly.by_cost(df, lambda row: row.m["a"] + row.id, "n long", instances=3, costs=model, watch=watch)
+    assert watch.decision.way == "in turn"
+    assert sorted(row.n for row in result.collect()) == [2 * at for at in range(200)]
+    named = df.selectExpr("*", "id as `a.b`", "id as `back``quote`")  # mapInArrow refuses these names
+    dealt = deal_in_turn(with_id(named, ("kind",), order="content"), model.table, 3)
+    assert dealt.columns[:7] == named.columns
+    assert sorted(row["a.b"] for row in dealt.collect()) == list(range(200))
+
+
+def test_there_may_be_more_instances_than_rows(spark, model):
+    rows = evenly.by_cost(kinds(spark, 5), Placed(), Placed.schema, instances=16, costs=model).collect()
+    assert sorted(row.id for row in rows) == list(range(5))
 
 
 def test_a_row_that_costs_more_than_an_instances_share_is_alone_with_what_fits(spark):
@@ -160,7 +210,7 @@ def test_a_row_that_costs_more_than_an_instances_share_is_alone_with_what_fits(s
     watch = evenly.CostWatch()
     rows = evenly.by_cost(df, Placed(), Placed.schema, instances=INSTANCES, costs=giant, watch=watch).collect()
     df.unpersist()
-    assert watch.decision.one_router
+    assert watch.decision.way == "one router"
     assert watch.decision.gain > 0.1
     beside = {row.instance for row in rows if row.id == 7}
     counts = np.bincount([row.instance for row in rows], minlength=INSTANCES)

@@ -8,6 +8,7 @@ import pytest
 from evenly.errors import InvalidParameter
 from evenly.grouping.cost import CostMeter, CostModel, place
 from evenly.grouping.cost.chance import expected_maximum, unevenness
+from evenly.grouping.cost.placing import WAYS
 
 
 def learnt(keys, costs_s, expressions=("key",)):
@@ -48,31 +49,31 @@ def test_what_equal_numbers_of_rows_leave_uneven_is_as_the_formula_says(rows):
 def test_few_costly_rows_are_dealt_by_cost_and_the_figures_are_told():
     decision = place(varied(), 8, rows=2_000)
     assert decision.by_cost
-    assert 0.05 < decision.gain < decision.promised < 0.2
+    assert 0.03 < decision.gain < decision.promised < 0.2
     assert decision.reason.startswith("by cost")
     assert "2,000 rows" in decision.reason
 
 
 def test_the_promise_falls_with_the_root_of_the_rows():
     few, many = (place(varied(), 8, rows=rows).promised for rows in (2_000, 200_000))
-    assert few > 8.0 * many
-    assert varied().gain == pytest.approx(few, abs=0.02)  # the model says the same of its last batch
+    assert few > 6.0 * many
+    assert varied().gain == pytest.approx(few, abs=0.03)  # of its last batch, were it dealt perfectly
 
 
 def test_cheap_rows_and_wide_rows_go_out_evenly():
     cheap = varied(mean_s=10e-6)
     assert not place(cheap, 8, rows=100_000_000).by_cost
     model = varied(mean_s=0.008)
-    assert place(model, 8, rows=2_000, row_bytes=100.0, slots=8).by_cost
-    assert not place(model, 8, rows=2_000, row_bytes=1e6, slots=8).by_cost
+    assert place(model, 8, rows=2_000, row_bytes=1e4, slots=8).by_cost
+    assert not place(model, 8, rows=2_000, row_bytes=1e7, slots=8).by_cost
 
 
 def test_one_router_never_gets_100_million_rows_or_wide_ones():
     giant = learnt(np.minimum(np.arange(10_000), 1), np.r_[0.3 / 0.7 * 9_999 * 1e-3, np.full(9_999, 1e-3)])
-    assert place(giant, 8, rows=10_000, row_bytes=100.0).one_router
-    assert not place(giant, 8, rows=10_000, row_bytes=1e6).one_router
-    assert not place(giant, 8, rows=10_000, row_bytes=None).one_router
-    assert not place(varied(), 8, rows=100_000_000, row_bytes=100.0).one_router
+    assert place(giant, 8, rows=10_000, row_bytes=100.0).way == "one router"
+    assert place(giant, 8, rows=10_000, row_bytes=1e6).way != "one router"
+    assert place(giant, 8, rows=10_000, row_bytes=None).way != "one router"
+    assert place(varied(), 8, rows=100_000_000, row_bytes=100.0).way != "one router"
 
 
 def test_constant_costs_and_what_is_not_known_go_out_evenly():
@@ -103,3 +104,12 @@ def test_the_rows_of_the_last_batch_are_remembered_saved_and_merged():
     assert model.batch_rows == 700
     assert CostModel.from_json(model.to_json()).batch_rows == model.copy().batch_rows == 700
     assert varied(rows=300).merge(model).batch_rows == 700
+
+
+def test_rows_are_dealt_in_turn_unless_routers_pay_for_themselves():
+    model = varied(rows=500)
+    assert place(model, 8, rows=2_000, partitions=4).way == "in turn"
+    assert place(model, 8, rows=2_000, partitions=4, ways=WAYS[1:]).way != "in turn"
+    long = varied(rows=500, mean_s=10.0)  # the start of Python is nothing to these, and what is left over is a row or two
+    assert place(long, 8, rows=500, partitions=4, row_bytes=100.0).way == "one router"
+    assert place(long, 8, rows=500, partitions=4).reason.startswith("by cost, by routers: ")

@@ -8,6 +8,7 @@ tasks get one array of bytes, which generated code reads in place.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+
+from evenly.grouping.two_choices import in_places, two_choice_tables
+from evenly.kernels.types import I64, U64
 
 Table = NDArray[np.signedinteger[Any]]
 
@@ -31,6 +35,38 @@ def lookup_tables(df: DataFrame, tables: dict[str, Table]) -> dict[str, Column]:
     }
     row = df.sparkSession.createDataFrame(pa.table(arrays))
     return {name: row.select(name).scalar() for name in tables}
+
+
+@dataclass(frozen=True, eq=False)
+class ById:
+    """Values by the id of a key, found by two comparisons, whatever the number of keys.
+
+    Ids are hashes: their low bits lead to a place, their high bits to another. One table holds both halves, each place as its
+    id and its value: one subquery, whatever is looked up.
+    """
+
+    table: I64
+    bits: int
+
+    @classmethod
+    def of(cls, ids: U64, values: Table) -> ById:
+        """For at least one id, each with its value."""
+        halves = two_choice_tables(ids)
+        pairs = [np.stack([in_places(half, ids).view(np.int64), in_places(half, values)], axis=1) for half in halves]
+        return cls(np.concatenate(pairs).astype(np.int64).ravel(), halves[0].size.bit_length() - 1)
+
+    def found(self, known: Column, identity: str, otherwise: Column) -> Column:
+        """The value of the id in column `identity`, a BIGINT, or else `otherwise`; `known` is this table as `lookup_tables`
+        gave it. Places are told in SQL: each function of a column is some calls of the JVM, which short jobs feel."""
+        size = 1 << self.bits
+        identified = F.col(identity)
+        for place in (
+            f"(cast(shiftrightunsigned({identity}, {64 - self.bits}) as int) + {size}) * 2",
+            f"cast({identity} & {size - 1}L as int) * 2",
+        ):
+            there = known[F.expr(place)] == identified
+            otherwise = F.when(there, known[F.expr(f"{place} + 1")]).otherwise(otherwise)
+        return otherwise
 
 
 def smallest(values: Table) -> Table:

@@ -11,15 +11,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-import numpy as np
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from evenly.grouping.mapping import Mapping
-from evenly.grouping.two_choices import in_places, two_choice_tables
 from evenly.spark import murmur3
 from evenly.spark.keys import key_columns, key_id, spelled
-from evenly.spark.lookup import lookup_tables, smallest
+from evenly.spark.lookup import ById, Table, lookup_tables, smallest
 from evenly.spark.own_columns import is_own, own_name
 
 INSTANCE = "__evenly_instance"
@@ -100,26 +98,14 @@ def _routed(df: DataFrame, spans: Sequence[Span], names: tuple[str, ...], window
 
 
 def _routed_by(df: DataFrame, mapping: Mapping) -> Column:
-    """The instance of a key, a bucket's or its own. Ids are hashes, so their bits lead to the places of heavy keys."""
-    heavy = mapping.heavy_keys
-    first, second = two_choice_tables(heavy) if heavy.size else (np.zeros(0, np.int32),) * 2
-    tables = {"buckets": smallest(mapping.buckets)}
-    for name, table in (("first", first), ("second", second)) if heavy.size else ():
-        tables[f"{name}_ids"] = in_places(table, heavy).view(np.int64)
-        tables[f"{name}_instances"] = in_places(table, smallest(mapping.heavy_instances))
+    """The instance of a key, a bucket's or its own."""
+    tables: dict[str, Table] = {"buckets": smallest(mapping.buckets)}
+    heavy = ById.of(mapping.heavy_keys, mapping.heavy_instances) if mapping.heavy_keys.size else None
+    if heavy is not None:
+        tables["heavy"] = heavy.table
     known = lookup_tables(df, tables)
-    identity = _step("id")
-    routed = known["buckets"][F.pmod(identity, _long(mapping.buckets.size)).cast("int")].cast("int")
-    if not heavy.size:
-        return routed
-    bits = first.size.bit_length() - 1
-    for name, place in (
-        ("second", F.shiftrightunsigned(identity, 64 - bits).cast("int")),
-        ("first", _low(identity, first.size - 1).cast("int")),
-    ):
-        own = known[f"{name}_instances"][place].cast("int")
-        routed = F.when(known[f"{name}_ids"][place] == identity, own).otherwise(routed)
-    return routed
+    routed = known["buckets"][F.pmod(_step("id"), _long(mapping.buckets.size)).cast("int")]
+    return routed if heavy is None else heavy.found(known["heavy"], _name("id"), routed)
 
 
 def _begun(df: DataFrame, window: str | None, span: Span) -> Column:
@@ -137,10 +123,6 @@ def _product32(x: Column, factor: int) -> Column:
     """x times a constant modulo 2^32, as a signed INT, without an overflow on the way."""
     product = x.cast("bigint") * _long(murmur3.signed32(factor))
     return F.shiftright(F.shiftleft(product, 32), 32).cast("int")
-
-
-def _low(x: Column, mask: int) -> Column:
-    return x.bitwiseAND(_long(mask))
 
 
 def _long(value: int) -> Column:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
@@ -11,20 +13,29 @@ from evenly.errors import InvalidParameter
 from evenly.grouping.cost.chance import unevenness
 from evenly.grouping.cost.model import CostModel
 
+Way = Literal["evenly", "in turn", "routers", "one router"]
+"""The same number of rows to each instance; by cost: in turn from the costliest row down, by a router for each part of the
+input, or by one router for all rows."""
+WAYS: tuple[Way, ...] = ("in turn", "routers", "one router")
+
 
 @dataclass(frozen=True)
 class RoutingCosts:
-    """What routing takes beyond `repartition(k)`, in seconds.
+    """What dealing by cost takes beyond `repartition(k)`, in seconds.
 
-    By the row and the byte as `benchmarks/cost_stage.py --part routing` measures cpu time; the two fixed times are assumed.
+    Routers by the row and the byte as `benchmarks/cost_stage.py --part routing` measures cpu time; the others, and the fixed
+    times (a larger plan, Python on the map side), are assumed with care.
 
-    Rows are routed where they are read, so `row_s` and `byte_s` are shared by as many tasks as there are slots. `gather` is
-    what one router takes more: a stage of its own, through one task.
+    Rows are dealt where they are read, so what is by the row and the byte is shared by as many tasks as there are slots:
+    `turn` in turn, `router` through Python. `gather` is what one router takes more: a stage of its own, through one task.
     """
 
-    fixed_s: float = 0.03
-    row_s: float = 3e-6
-    byte_s: float = 4.5e-9
+    turn_fixed_s: float = 0.08
+    turn_row_s: float = 0.5e-6
+    turn_byte_s: float = 0.1e-9
+    router_fixed_s: float = 0.3
+    router_row_s: float = 3e-6
+    router_byte_s: float = 4.5e-9
     gather_fixed_s: float = 0.12
     gather_row_s: float = 2e-6
     gather_byte_s: float = 8e-9
@@ -34,18 +45,21 @@ class RoutingCosts:
 class Placement:
     """How a batch is dealt, and by which figures.
 
-    `by_cost`: by the estimates, else the same number of rows to each instance. `one_router`: all rows pass one task, which
-    sees them all. `even_s` is the expected time of the batch dealt evenly, `cost_s` by cost with all that routing takes,
-    `routing_s`; 0 where nothing is known. `reason` says it in words.
+    `even_s` is the expected time of the batch dealt evenly, `cost_s` by cost with all that routing takes, `routing_s`; 0
+    where nothing is known. `reason` says it in words.
     """
 
-    by_cost: bool
-    one_router: bool = False
+    way: Way = "evenly"
     rows: int = 0
     even_s: float = 0.0
     cost_s: float = 0.0
     routing_s: float = 0.0
     reason: str = ""
+
+    @property
+    def by_cost(self) -> bool:
+        """Whether rows are dealt by their estimates, in whatever way."""
+        return self.way != "evenly"
 
     @property
     def gain(self) -> float:
@@ -64,7 +78,8 @@ LEAST_GAIN = 0.01
 _MOST_FOR_COMPLETION = 0.015
 _LEAST_SPREAD = 0.3
 _GIANT = 0.5
-_LEFT_OVER = 1.5
+_LEFT_BY_ROUTERS = 1.5
+_LEFT_IN_TURN = 1.3
 
 
 def place(
@@ -76,12 +91,13 @@ def place(
     partitions: int | None = None,
     slots: int | None = None,
     objective: str = "completion",
+    ways: Sequence[Way] = WAYS,
     costs: RoutingCosts | None = None,
 ) -> Placement:
     """Decide for a batch of `rows` rows of `row_bytes` bytes, read in `partitions` parts by tasks on `slots` slots.
 
     None: not known. Then it is decided with care: evenly if the number of rows is not known, no single router if the bytes
-    are not, as many parts as instances.
+    are not, as many parts as instances. `ways` are those by cost that there are.
 
     By cost where that is expected to save 1 % of the batch's time after routing is paid. The objective "completion" gains by
     the order of rows within an instance too, so there routing may take 1.5 % of the time and save nothing of it.
@@ -89,43 +105,57 @@ def place(
     if instances < 1:
         raise InvalidParameter(f"instances must be at least 1, got {instances}")
     if model.rows <= 0.0:
-        return Placement(by_cost=False, reason="evenly: nothing is known of costs yet")
+        return Placement(reason="evenly: nothing is known of costs yet")
     if instances == 1:
-        return Placement(by_cost=False, reason="evenly: there is one instance")
+        return Placement(reason="evenly: there is one instance")
     if not rows:
-        return Placement(by_cost=False, reason="evenly: the number of rows is not known")
-    measured = costs or RoutingCosts()
+        return Placement(reason="evenly: the number of rows is not known")
     load_s = rows * model.mean_s / instances
     if load_s <= 0.0:
-        return Placement(by_cost=False, rows=rows, reason="evenly: rows cost nothing")
+        return Placement(rows=rows, reason="evenly: rows cost nothing")
     giant, every, within = _spread(model, rows, load_s)
-    routers = max(partitions or instances, 1)
+    parts = max(partitions or instances, 1)
     even_s = load_s * (1.0 + giant * (1.0 - 1.0 / instances) + unevenness(every, rows, instances))
-    left = unevenness(within, rows, instances)
-    shared_s = measured.fixed_s + rows * (measured.row_s + measured.byte_s * (row_bytes or 0.0)) / max(slots or instances, 1)
-    # Routers know nothing of each other's rows: a giant's router alone makes room for it, and each leaves over some rows.
-    crowded = max(1.0, giant + (1.0 - 1.0 / routers) * (1.0 - giant / instances))
-    explained = unevenness(math.sqrt(max(every**2 - within**2, 0.0)), rows, instances)
-    remainder = explained * min(1.0, _LEFT_OVER * instances * routers / rows)
-    many_s = load_s * (crowded + math.hypot(left, remainder)) + shared_s
-    chosen = Placement(by_cost=True, rows=rows, even_s=even_s, cost_s=many_s, routing_s=shared_s)
-    if row_bytes is not None:
-        gathered_s = shared_s + measured.gather_fixed_s + rows * (measured.gather_row_s + measured.gather_byte_s * row_bytes)
-        one_s = load_s * (max(1.0, giant) + left) + gathered_s
-        if one_s < chosen.cost_s:
-            chosen = replace(chosen, one_router=True, cost_s=one_s, routing_s=gathered_s)
-    return _decided(chosen, objective, spread=math.sqrt(max(every**2 - within**2, 0.0)) + giant)
+    explained = math.sqrt(max(every**2 - within**2, 0.0))
+    routing_s = _routing_s(costs or RoutingCosts(), rows, row_bytes, max(slots or instances, 1))
+    found = []
+    for way in ways:
+        if way == "one router" and row_bytes is None:
+            continue
+        # In turn no room is made for a giant; routers know nothing of each other's rows, so its own makes room alone.
+        others = {"in turn": 1.0, "routers": 1.0 - 1.0 / parts}.get(way, 0.0)
+        crowded = max(1.0, giant + others * (1.0 - giant / instances))
+        # And each part of the input leaves over some rows.
+        share = {
+            "in turn": _LEFT_IN_TURN * math.sqrt(instances * parts / rows),
+            "routers": _LEFT_BY_ROUTERS * instances * parts / rows,
+        }.get(way, 0.0)
+        remainder = unevenness(explained, rows, instances) * min(1.0, share)
+        cost_s = load_s * (crowded + math.hypot(unevenness(within, rows, instances), remainder)) + routing_s[way]
+        found.append(Placement(way, rows, even_s, cost_s, routing_s[way]))
+    return _decided(min(found, key=lambda one: one.cost_s), objective, spread=explained + giant)
+
+
+def _routing_s(costs: RoutingCosts, rows: int, row_bytes: float | None, slots: int) -> dict[Way, float]:
+    """What each way takes beyond `repartition(k)`."""
+    width = row_bytes or 0.0
+    router_s = costs.router_fixed_s + rows * (costs.router_row_s + costs.router_byte_s * width) / slots
+    return {
+        "in turn": costs.turn_fixed_s + rows * (costs.turn_row_s + costs.turn_byte_s * width) / slots,
+        "routers": router_s,
+        "one router": router_s + costs.gather_fixed_s + rows * (costs.gather_row_s + costs.gather_byte_s * width),
+    }
 
 
 def _decided(found: Placement, objective: str, *, spread: float) -> Placement:
     saved, paid = found.promised, found.routing_s / found.even_s
     told = f"dealing by cost saves {saved:.1%} of {found.even_s:.3g} s for {found.rows:,} rows, routing takes {paid:.1%}"
+    routers = {"routers": ", by routers", "one router": ", by one router"}.get(found.way, "")
     if found.gain >= LEAST_GAIN:
-        routers = ", by one router" if found.one_router else ""
         return replace(found, reason=f"by cost{routers}: {told}")
     if objective == "completion" and spread >= _LEAST_SPREAD and found.cost_s <= (1.0 + _MOST_FOR_COMPLETION) * found.even_s:
-        return replace(found, reason=f"by cost, short rows first: {told}")
-    return replace(found, by_cost=False, one_router=False, reason=f"evenly: {told}")
+        return replace(found, reason=f"by cost{routers}, short rows first: {told}")
+    return replace(found, way="evenly", reason=f"evenly: {told}")
 
 
 def _spread(model: CostModel, rows: int, load_s: float) -> tuple[float, float, float]:

@@ -14,7 +14,7 @@ from evenly.grouping.cost.contradiction import Verdict, judge
 from evenly.grouping.cost.dealing import MAX_INSTANCES
 from evenly.grouping.cost.model import CostModel
 from evenly.grouping.cost.pieces import Speeds, pieces
-from evenly.grouping.cost.placing import place
+from evenly.grouping.cost.placing import WAYS, Way, place
 from evenly.grouping.cost.report import InstanceReport
 from evenly.grouping.saved import opened, sealed
 from evenly.kernels.types import F64
@@ -44,7 +44,7 @@ class Decision:
 
     `even`: by plain repartition, without a routing hop. `shares`: the part of the work for each partition (more partitions
     than instances if executors differ in speed). `model`: the estimates (of no use when `even`). `time_every`: one call of
-    so many is timed. `reason`: why, in words. `one_router`: all rows pass one task.
+    so many is timed. `reason`: why, in words. `way`: how they are dealt by cost.
     """
 
     state: SchedulerState
@@ -53,7 +53,7 @@ class Decision:
     model: CostModel
     time_every: int
     reason: str = ""
-    one_router: bool = False
+    way: Way = "routers"
 
 
 class CostScheduler:
@@ -108,6 +108,7 @@ class CostScheduler:
         row_bytes: float | None = None,
         slots: int | None = None,
         objective: str = "completion",
+        ways: Sequence[Way] = WAYS,
     ) -> Decision:
         """How the batch is dealt. Asked again for the same batch it says the same, as long as nothing is reported.
 
@@ -124,10 +125,10 @@ class CostScheduler:
         if objective == "arrival":
             return self._decision(even=False, every=1, reason="in the order of arrival, as asked for")
         rows, model = self.model.batch_rows, self.model
-        placed = place(model, self.instances, rows=rows, row_bytes=row_bytes, slots=slots, objective=objective)
+        placed = place(model, self.instances, rows=rows, row_bytes=row_bytes, slots=slots, objective=objective, ways=ways)
         if not placed.by_cost:
             return self._decision(even=True, every=EVEN_TIMES_EVERY, reason=placed.reason)
-        return self._decision(even=False, every=1, reason=placed.reason, one_router=placed.one_router)
+        return self._decision(even=False, every=1, reason=placed.reason, way=placed.way)
 
     def report(self, batch_id: int, reports: Sequence[InstanceReport]) -> bool:
         """Take in the reports of a batch. False, and nothing is changed, if it or a later batch was counted already."""
@@ -176,9 +177,9 @@ class CostScheduler:
         else:
             self._even = self.model.constant or (self._even and self.model.gain_of_few < _LEAVES_EVEN)
 
-    def _decision(self, *, even: bool, every: int, reason: str, one_router: bool = False) -> Decision:
+    def _decision(self, *, even: bool, every: int, reason: str, way: Way = "routers") -> Decision:
         shares = np.full(self.instances, 1.0 / self.instances) if even else pieces(self.speeds.values, self.instances)
-        return Decision(self.state, even, shares, self.model.copy(), every, reason, one_router)
+        return Decision(self.state, even, shares, self.model.copy(), every, reason, way)
 
     def to_json(self) -> str:
         """All of its state as one JSON object with a checksum, at most 1 MiB."""

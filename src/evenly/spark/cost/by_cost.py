@@ -64,8 +64,8 @@ def by_cost(
     - `on_error`: "fail" ends the job with the row and the error; "skip" adds a column `error` (`good_rows`, `failed_rows`), and
       survives rows that end their process. `worker_errors` raises what ended a job as its class.
       `retries` (0 to 100) calls again before that. `time_limit_s` makes a longer call an error.
-    - `routers`: tasks that deal out the rows; None: one for each partition of `df`, or one in all where that is expected to
-      pay (few rows, or one that costs as much as half an instance's work).
+    - `routers`: tasks that deal out the rows through Python; None: none, but where they are expected to pay (few rows, or one
+      that costs as much as half an instance's work). Else rows are dealt in turn from the costliest down, in the JVM.
     - `watch`: a `CostWatch` that says what was decided and measured, and gives a model for the next run.
 
     Spark may run a task again (a lost worker, speculation), and the function is then called again for its rows; each row is
@@ -92,7 +92,7 @@ def by_cost(
         _LOG.info("by_cost, %d instances: %s", instances, decision.reason)
         ran = scheduled(df, stage, model, decision, report=watch is not None)
         return results_of(ran if watch is None else watch.observe(ran, model, decision=decision))
-    decision = Placement(by_cost=False, reason="evenly: nothing is known of costs yet")
+    decision = Placement(reason="evenly: nothing is known of costs yet")
     _LOG.info("by_cost, %d instances: %s", instances, decision.reason)
     keyed = df if expressions is None else with_id(df, expressions)  # a key that is not there is an error, watched or not
     if watch is None:
@@ -108,9 +108,9 @@ def decided(df: DataFrame, stage: Stage, model: CostModel) -> Placement:
     """Whether `df` is dealt by cost."""
     options = stage.options
     if not model.expressions:
-        return Placement(by_cost=False, reason="evenly: no column is known to tell the cost")
+        return Placement(reason="evenly: no column is known to tell the cost")
     if options.objective == "arrival" and model.rows > 0.0:
-        return Placement(by_cost=True, reason="in the order of arrival, as asked for")
+        return Placement("routers", reason="in the order of arrival, as asked for")
     size = size_of(df, last_rows=model.batch_rows)
     return place(
         model,
@@ -120,6 +120,7 @@ def decided(df: DataFrame, stage: Stage, model: CostModel) -> Placement:
         partitions=options.routers,
         slots=size.slots,
         objective=options.objective,
+        ways=stage.ways(df),
     )
 
 
@@ -127,7 +128,7 @@ def scheduled(df: DataFrame, stage: Stage, model: CostModel, decision: Placement
     """The stage over `df` as it was decided."""
     if decision.by_cost:
         keyed = with_id(df, model.expressions, order=stage.options.order)
-        return stage.by_cost(keyed, model, report=report, one_router=decision.one_router)
+        return stage.by_cost(keyed, model, report=report, way=decision.way)
     every = EVEN_TIMES_EVERY if model.rows > 0.0 else 1
     keyed = with_id(df, model.expressions) if model.expressions else df
     return stage.evenly(keyed if report else df, report=report, time_every=every)

@@ -24,6 +24,7 @@ from pyspark.sql.types import DataType, DoubleType, IntegerType, StructType
 from evenly.errors import InvalidKeys, InvalidParameter, UnknownColumn
 from evenly.grouping.cost.dealing import BatchDealer, Rule
 from evenly.grouping.cost.table import CostTable
+from evenly.grouping.cost.turns import first_instance
 from evenly.kernels.types import F64, I32, I64
 from evenly.spark import murmur3
 from evenly.spark.cost.executing import ESTIMATE, ID, settle_worker
@@ -151,7 +152,7 @@ def router(routing: Routing, labels: I32) -> Router:
 def _routed(routing: Routing, labels: I32, columns: Iterator[I64]) -> Iterator[tuple[I32, F64]]:
     settle_worker()
     context = TaskContext.get()
-    start = 0 if context is None else context.partitionId()
+    start = 0 if context is None else first_instance(2 * context.partitionId(), labels.size)
     dealer = BatchDealer(routing.table, labels.size, shares=routing.shares, start=start, rule=routing.rule)
     for ids in columns:
         instances, estimates_s = dealer.route(ids)

@@ -15,9 +15,11 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 from evenly.errors import InvalidParameter
 from evenly.grouping.cost.dealing import Rule
 from evenly.grouping.cost.model import CostModel
+from evenly.grouping.cost.placing import WAYS, Way
 from evenly.grouping.cost.report import InstanceReport
 from evenly.kernels.types import F64
 from evenly.spark.cost.calling import Calls
+from evenly.spark.cost.dealing import deal_in_turn
 from evenly.spark.cost.executing import ESTIMATE, ID, MOST_MEASURED, REPORT, Work, executor
 from evenly.spark.cost.letters import ERROR, LETTER_TYPE
 from evenly.spark.cost.options import Options, checked_schema, one_attempt
@@ -71,21 +73,31 @@ class Stage:
         *,
         shares: F64 | None = None,
         report: bool = True,
-        one_router: bool = False,
+        way: Way = "routers",
     ) -> DataFrame:
-        """About the same work to each instance, by the estimates of `model`; or work in the proportion of `shares`."""
+        """About the same work to each instance, by the estimates of `model`; or, by routers, in the proportion of `shares`."""
         options = self.options
+        work = replace(self.work, report=report)
+        if way == "in turn":
+            return self._run(self._ordered(deal_in_turn(rows, model.table, options.instances)), work)
         equal = np.full(options.instances, 1.0 / options.instances)
         rule: Rule = "arrival" if options.objective == "arrival" else "longest-first"
         routing = Routing(model.table, equal if shares is None else shares, rule)
-        routers = 1 if one_router and options.routers is None else options.routers
-        return self._run(self._ordered(route(rows, routing, routers=routers)), replace(self.work, report=report))
+        routers = 1 if way == "one router" else options.routers
+        return self._run(self._ordered(route(rows, routing, routers=routers)), work)
+
+    def ways(self, df: DataFrame) -> tuple[Way, ...]:
+        """The ways to deal out `df` by cost that there are."""
+        if self.options.routers is not None:
+            return ("routers",)
+        return WAYS if hasattr(type(df), "repartitionById") else WAYS[1:]  # Spark 4.1 and later
 
     def _ordered(self, placed: DataFrame) -> DataFrame:
         """Rows in the order in which an instance should run them."""
         options = self.options
         if options.objective == "completion":
-            return placed.sortWithinPartitions(ESTIMATE, ID)
+            # Batches are of one key, as far as may be. Without them one number to sort by is half the work.
+            return placed.sortWithinPartitions(ESTIMATE, *([] if options.batch_rows is None else [ID]))
         # Several calls at once end together if the longest begin first; and batches are to be of rows that are alike.
         if options.objective == "batch-time" and (options.threads > 1 or options.batch_rows is not None):
             return placed.sortWithinPartitions(F.col(ESTIMATE).desc(), ID)

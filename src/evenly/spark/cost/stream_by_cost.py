@@ -135,13 +135,19 @@ class Batches:
         scheduler = self._ready(batch_id)
         expressions, options = self._model.expressions, self._stage.options
         size = size_of(df)
-        decision = scheduler.decide(batch_id, row_bytes=size.row_bytes, slots=size.slots, objective=options.objective)
+        decision = scheduler.decide(
+            batch_id,
+            row_bytes=size.row_bytes,
+            slots=size.slots,
+            objective=options.objective,
+            ways=self._stage.ways(df),
+        )
         _LOG.info("stream_by_cost, batch %d, %d instances: %s", batch_id, options.instances, decision.reason)
         if decision.even:
             ran = self._stage.evenly(with_id(df, expressions), time_every=decision.time_every)
         else:
             keyed = with_id(df, expressions, order=options.order)
-            ran = self._stage.by_cost(keyed, decision.model, shares=decision.shares, one_router=decision.one_router)
+            ran = self._stage.by_cost(keyed, decision.model, shares=decision.shares, way=decision.way)
         ran = ran.persist()
         try:
             reports = reports_of(ran)

@@ -59,7 +59,7 @@ class CostWatch:
         self._ran: DataFrame | None = None
         self._model = CostModel()
         self._candidates: tuple[str, ...] = ()
-        self._decision = Placement(by_cost=False)
+        self._decision = Placement()
         self._known: tuple[InstanceReport, ...] | None = None
         self._learnt: CostModel | None = None
         self._batches: deque[WatchedBatch] = deque(maxlen=_BATCHES)
