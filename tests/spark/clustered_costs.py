@@ -32,7 +32,7 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot im
 
 
 class Disturbed:
-    """Costs 50 ms for one kind of rows in ten, and misbehaves once in each batch but the first."""
+    """Costs 150 ms for one kind of rows in ten, and misbehaves once in each batch but the first."""
 
     def __init__(self, folder):
         self.folder = Path(folder)
@@ -56,9 +56,9 @@ class Disturbed:
             self.first(f"copied {context.attemptNumber()}")
             until = time.time() + PATIENCE_S
             while context.attemptNumber() == 0 and not (self.folder / "copied 1").exists() and time.time() < until:
-                time.sleep(0.05)
+                time.sleep(0.15)
         if row.kind == 0:
-            time.sleep(0.05)  # enough for dealing by cost to pay
+            time.sleep(0.15)  # enough for dealing by cost to pay
         return row.id, row.part
 
     def first(self, name):
