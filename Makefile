@@ -20,7 +20,7 @@ demo: $(READY) ## Run a skewed Spark job twice, as Spark does it and with Evenly
 	@$(BIN)/evenly demo
 
 test: $(READY) lint ## Check style, types and layers, then run all tests
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 lint: $(READY) ## Check style, types and layers
 	$(BIN)/ruff check

@@ -199,7 +199,7 @@ def test_state_that_can_never_be_moved_is_said_once_at_the_start(visits, monkeyp
 
 @pytest.mark.usefixtures("rocksdb")
 def test_a_figure_that_cannot_be_written_does_not_end_the_query(visits, monkeypatch, caplog):
-    visits.add()
+    visits.add(files=6)
     note, fails = MappingStore.note, [2]
 
     def full(store, number, figures):
