@@ -122,14 +122,16 @@ def test_costs_that_a_key_explains_are_not_constant(seed, factor, share):
 def test_what_is_kept_is_not_what_happened_to_be_measured_high(seed):
     """Ten keys among tens of thousands that are seen once, in tables too small: the ten are known, and nothing is too high."""
     rng = np.random.default_rng(seed)
-    meter, true = CostMeter(limit=64), np.array([1.0, 3.0] * 5)
+    meter, true, highest = CostMeter(limit=64), np.array([1.0, 3.0] * 5), 0.0
     for _ in range(2):
         ids = np.where(rng.random(30_000) < 0.5, rng.integers(0, 10, 30_000), rng.integers(10, 2**62, 30_000))
-        meter.add(ids, np.where(ids < 10, true[ids % 10], 2.0) * rng.standard_exponential(30_000))
+        costs = np.where(ids < 10, true[ids % 10], 2.0) * rng.standard_exponential(30_000)
+        meter.add(ids, costs)
+        highest = max(highest, costs[ids >= 10].max())
     model = CostModel(capacity=32).learn(meter.report(instance=0))
     assert model.estimate(np.arange(10)) == pytest.approx(true, rel=0.15)
     assert model.estimate(np.array([-1])) == pytest.approx([2.0], rel=0.1)
-    assert model.table.costs_s.max() < 6.0  # keys seen once were measured up to 20 and more
+    assert model.table.costs_s.max() < 0.5 * highest
     assert model.gain_of_few > 0.005
 
 

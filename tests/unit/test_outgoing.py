@@ -134,20 +134,17 @@ def test_a_leader_that_leaves_hands_over(senders, tmp_path):
 
 
 @pytest.mark.parametrize("busy", [True, False], ids=["busy", "idle"])
-def test_after_kill_9_of_the_leader_another_leads_within_three_intervals(senders, tmp_path, busy):
-    """Long intervals, so that what is measured is the agent and not a busy machine."""
+def test_after_kill_9_of_the_leader_another_leads_and_nothing_is_lost(senders, tmp_path, busy):
+    """How soon is a question of the clock: `make bench-emission` measures it."""
     first = senders("a", 100_000 if busy else 0, each_s=0.001, interval_ms=200.0)
     ready(first)
     second = senders("b", 300 if busy else 0, each_s=0.001, interval_ms=200.0)
     ready(second)
     if busy:
         until(lambda: look("l", tmp_path).queues[-1].waiting > 0, "the second has a backlog")
-    time.sleep(0.3)  # the heir is named with the next decision
     assert leader(tmp_path) == first.pid
-    killed_ns = time.monotonic_ns()
     first.kill()
     until(lambda: leader(tmp_path) == second.pid, "the second leads")
-    assert time.monotonic_ns() - killed_ns <= 3 * 200e6
     finish(second)
     numbers = arrived(tmp_path)
     assert numbers["b"] == list(range(300 if busy else 0))
