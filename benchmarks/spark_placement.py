@@ -1,29 +1,40 @@
 """What learning and placement cost on Spark, beside plain Spark, measured in turn in one run.
 
-python benchmarks/spark_placement.py [--rows 10000000] [--json]
+    python benchmarks/spark_placement.py [--part rows|tasks] [--rows 10000000] [--json]
+
+rows   whole jobs of many rows at 16 instances
+tasks  what a task behind the shuffle takes at 16, 256 and 1,000 instances, from the event log: short tasks, so that whatever
+       travels with each of them shows; and the characters of the plan
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
 import json
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from pyspark.sql import DataFrame, SparkSession
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from rich.console import Console
 from rich.table import Table
 
 import evenly
+from evenly.diagnosis.event_log import open_event_log
 from evenly.spark.session import local_session
 
 INSTANCES = 16
 TARGETS = {"placed with slot": 1.25, "learning": 0.5}
+MANY_INSTANCES, SHORT_ROWS = (16, 256, 1_000), 200_000
+MOST_PER_TASK, MOST_PLAN_CHARACTERS = 1.3, 50_000
 
 
 def make_rows(spark: SparkSession, rows: int, folder: Path, *, text: bool) -> DataFrame:
@@ -98,25 +109,139 @@ def show(results: list[dict[str, object]]) -> None:
     Console().print(table)
 
 
+def task_jobs(df: DataFrame, instances: int) -> dict[str, tuple[DataFrame, DataFrame]]:
+    """What is done behind the shuffle, as plain Spark and with Evenly."""
+    mapping = evenly.learn_mapping(df, key="key", instances=instances)
+    plain = df.repartition(instances, "key")
+    placed = evenly.by_key(df, key="key", instances=instances, mapping=mapping)
+    by_id = evenly.by_key(df, key="key", instances=instances, mapping=mapping, slot=None)
+    values, order = F.collect_list("value").alias("values"), F.row_number()
+    return {
+        "placed only": (plain, placed),
+        "aggregate": (plain.groupBy("key").agg(values), placed.groupBy("key", "slot").agg(values)),
+        "window": (
+            plain.withColumn("n", order.over(Window.partitionBy("key").orderBy("value"))),
+            placed.withColumn("n", order.over(Window.partitionBy("key", "slot").orderBy("value"))),
+        ),
+        "mapInArrow by id": (plain.mapInArrow(_same, df.schema), by_id.mapInArrow(_same, df.schema)),
+    }
+
+
+def _same(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield from batches
+
+
+def plan_characters(df: DataFrame) -> int:
+    told = io.StringIO()
+    with contextlib.redirect_stdout(told):
+        df.explain(mode="extended")
+    return len(told.getvalue())
+
+
+def tasks(rounds: int) -> list[dict[str, object]]:
+    """Seconds of the tasks behind the shuffle, by job; the least round of each."""
+    plans: dict[str, int] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        logged = {"spark__eventLog__enabled": "true", "spark__eventLog__dir": f"file://{folder}"}
+        spark = local_session("evenly tasks", slots=2, memory="3g", spark__eventLog__compress="false", **logged)
+        df = spark.range(SHORT_ROWS).select(
+            (F.pow(F.rand(1), 4) * 50_000).cast("bigint").alias("key"), F.col("id").alias("value")
+        )
+        df = df.cache()
+        for instances in MANY_INSTANCES:
+            jobs = task_jobs(df, instances)
+            plans |= {f"{instances}/{job}": plan_characters(ours) for job, (_, ours) in jobs.items()}
+            for turn in range(rounds + 1):
+                for job, ways in jobs.items():
+                    for way, frame in zip(("plain", "evenly"), ways, strict=True):
+                        spark.sparkContext.setJobDescription(f"{instances}/{job}/{way}/{turn}")
+                        run(frame)
+            print(f"tasks: {instances} instances done", file=sys.stderr)
+        spark.stop()
+        seconds = _task_seconds(Path(folder))
+    results: list[dict[str, object]] = []
+    for name, characters in plans.items():
+        number, job = name.split("/")
+        instances = int(number)
+        least = {
+            way: min(seconds[f"{name}/{way}/{turn}"] for turn in range(1, rounds + 1)) / instances
+            for way in ("plain", "evenly")
+        }
+        results.append(
+            {
+                "series": job,
+                "instances": instances,
+                "plain_ms": 1e3 * least["plain"],
+                "evenly_ms": 1e3 * least["evenly"],
+                "ratio": least["evenly"] / least["plain"],
+                "plan_characters": characters,
+            }
+        )
+    return results
+
+
+def _task_seconds(folder: Path) -> dict[str, float]:
+    """By the description of a job, the time of the tasks of its last stage, from launch to finish."""
+    described: dict[int, str] = {}
+    took: dict[int, float] = defaultdict(float)
+    for event in open_event_log(folder).events(frozenset(("SparkListenerJobStart", "SparkListenerTaskEnd"))):
+        if event["Event"] == "SparkListenerJobStart":
+            text = (event.get("Properties") or {}).get("spark.job.description")
+            described |= {max(event["Stage IDs"]): str(text)}
+        elif event["Event"] == "SparkListenerTaskEnd":
+            info = event["Task Info"]
+            took[event["Stage ID"]] += (info["Finish Time"] - info["Launch Time"]) / 1e3
+    found: dict[str, float] = defaultdict(float)
+    for stage, text in described.items():
+        found[text] += took[stage]
+    return found
+
+
+def show_tasks(results: list[dict[str, object]]) -> None:
+    table = Table(title="Milliseconds of a task behind the shuffle", title_justify="left")
+    for heading in ("instances", "job", "plain Spark", "Evenly", "ratio", "wanted", "plan characters", "wanted"):
+        table.add_column(heading)
+    for row in results:
+        ratio, characters = float(str(row["ratio"])), int(str(row["plan_characters"]))
+        table.add_row(
+            str(row["instances"]),
+            str(row["series"]),
+            f"{row['plain_ms']:.2f}",
+            f"{row['evenly_ms']:.2f}",
+            f"{ratio:.2f}",
+            f"<= {MOST_PER_TASK} {'met' if ratio <= MOST_PER_TASK else 'not met'}",
+            f"{characters:,}",
+            f"<= {MOST_PLAN_CHARACTERS:,} {'met' if characters <= MOST_PLAN_CHARACTERS else 'not met'}",
+        )
+    Console(width=140).print(table)
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--part", choices=("rows", "tasks"), help="only this part")
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     results: list[dict[str, object]] = []
-    spark = local_session("evenly benchmark", slots=2, memory="6g")
-    with tempfile.TemporaryDirectory() as folder:
-        for stream in ("integer", "text"):
-            print(f"measuring {stream} keys", file=sys.stderr)
-            df = make_rows(spark, options.rows, Path(folder), text=stream == "text")
-            results += measure(df, stream, options.rounds, options.rows)
-    spark.stop()
+    if options.part != "tasks":
+        spark = local_session("evenly benchmark", slots=2, memory="6g")
+        with tempfile.TemporaryDirectory() as folder:
+            for stream in ("integer", "text"):
+                print(f"measuring {stream} keys", file=sys.stderr)
+                df = make_rows(spark, options.rows, Path(folder), text=stream == "text")
+                results += measure(df, stream, options.rounds, options.rows)
+        spark.stop()
+    short = [] if options.part == "rows" else tasks(options.rounds)
     if options.json:
         told = {"command": "spark_placement", "version": evenly.__version__}
-        print(json.dumps({**told, "parameters": {"rows": options.rows, "rounds": options.rounds}, "results": results}))
-    else:
+        parameters = {"rows": options.rows, "rounds": options.rounds}
+        print(json.dumps({**told, "parameters": parameters, "results": results + short}))
+        return
+    if results:
         show(results)
+    if short:
+        show_tasks(short)
 
 
 if __name__ == "__main__":
