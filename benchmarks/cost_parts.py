@@ -14,16 +14,11 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 import evenly
-from evenly.grouping.cost.model import CostModel
-from evenly.grouping.cost.report import CostMeter
-from evenly.papers.applications.calls import CountUp
-from evenly.papers.applications.catalogue import (
-    Application,
-    document_application,
-    reach_application,
-    tweet_application,
-)
-from evenly.spark.cost.trial import Batch, Trial, in_arrow
+from evenly.costs.model import CostModel
+from evenly.costs.report import CostMeter
+from evenly.lab.papers.applications.calls import CountUp
+from evenly.lab.papers.applications.catalogue import Application, document_application, reach_application, tweet_application
+from evenly.lab.trials.rows import Batch, Trial, in_arrow
 from evenly.spark.session import local_session
 
 Rows = list[dict[str, object]]

@@ -34,8 +34,8 @@ from rich.table import Table
 import evenly
 from evenly.emission.destinations import HttpPost
 from evenly.emission.destinations.delivery import Pacing, Partition, deliver
-from evenly.emission.links import look
-from evenly.emission.outgoing import UNSCHEDULED, Outgoing
+from evenly.emission.link.links import look
+from evenly.emission.link.outgoing import UNSCHEDULED, Outgoing
 
 TARGET_PCT = 2.0
 FORKED = multiprocessing.get_context("fork")

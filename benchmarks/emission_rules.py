@@ -17,9 +17,13 @@ from rich.console import Console
 from rich.table import Table
 
 import evenly
-from evenly.emission import FCFS, LBF, Emission, SkippingRoundRobin, WeightedLBF
+from evenly.emission.policies.base import Emission
+from evenly.emission.policies.first_come import FCFS
+from evenly.emission.policies.largest_backlog import LBF
+from evenly.emission.policies.skipping_round_robin import SkippingRoundRobin
+from evenly.emission.policies.weighted_backlog import WeightedLBF
 from evenly.kernels.types import F64, I64
-from evenly.simulation.emission import Arrivals, run
+from evenly.lab.simulation.emission import Arrivals, run
 
 SLOTS, SLOT_MS = 20_000, 0.1
 POLICIES: tuple[type[Emission], ...] = (LBF, WeightedLBF, SkippingRoundRobin, FCFS)

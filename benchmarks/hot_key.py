@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 import evenly
-from evenly.grouping.splitting.hot_keys import split_hot_keys
+from evenly.keys.hot_keys import split_hot_keys
 from evenly.spark.session import local_session
 
 INSTANCES = 8

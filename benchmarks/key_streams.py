@@ -16,10 +16,12 @@ from rich.console import Console
 from rich.table import Table
 
 import evenly
-from evenly.grouping.drift import detect, rebuild
-from evenly.grouping.keys import DKG, ExactGreedy, Universal
-from evenly.grouping.mapping import Mapping
 from evenly.kernels.types import U64
+from evenly.keys.dkg import DKG
+from evenly.keys.drift import detect, rebuild
+from evenly.keys.mapping import Mapping
+from evenly.lab.rivals.keys.exact_greedy import ExactGreedy
+from evenly.lab.rivals.keys.universal import Universal
 from evenly.measures import imbalance_pct, instance_loads
 from evenly.sketches import key_ids
 from recorded_keys import recorded_keys

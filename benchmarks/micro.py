@@ -26,8 +26,10 @@ from rich.table import Table
 
 import evenly
 from evenly import Mapping
-from evenly.grouping.keys import DKG, ExactGreedy, Modulo
 from evenly.kernels.types import F64, I32, I64, U64
+from evenly.keys.dkg import DKG
+from evenly.lab.rivals.keys.exact_greedy import ExactGreedy
+from evenly.lab.rivals.keys.modulo import Modulo
 from evenly.sketches import CostSketch, SpaceSaving, UniversalHash
 from evenly.streams import KeyStream, zipf
 

@@ -15,14 +15,16 @@ from time import perf_counter, thread_time
 
 import numpy as np
 
-from evenly.grouping.shuffle import POSG, VirtualFinish
-from evenly.papers import osg, posg
-from evenly.papers.posg_bench import EVENLY, LATE, READINGS, SERIES, Bench, Measured
-from evenly.papers.posg_figures import BY_ALPHA, BY_EPSILON, BY_INSTANCES, BY_LOAD, BY_MOST, BY_VALUES
-from evenly.papers.posg_settings import Synthetic
-from evenly.papers.posg_shift import SHIFTING, moments
-from evenly.papers.posg_tables import taught
-from evenly.simulation.queueing import run
+from evenly.lab.papers.osg import paper as osg
+from evenly.lab.papers.posg import paper as posg
+from evenly.lab.papers.posg.bench import EVENLY, LATE, READINGS, SERIES, Bench, Measured
+from evenly.lab.papers.posg.figures import BY_ALPHA, BY_EPSILON, BY_INSTANCES, BY_LOAD, BY_MOST, BY_VALUES
+from evenly.lab.papers.posg.settings import Synthetic
+from evenly.lab.papers.posg.shift import SHIFTING, moments
+from evenly.lab.papers.posg.tables import taught
+from evenly.lab.rivals.shuffle.posg import POSG
+from evenly.lab.rivals.shuffle.virtual_finish import VirtualFinish
+from evenly.lab.simulation.queueing import run
 
 FOUND = ("posg-a", "posg-b", "posg-c", "posg-cp", LATE, "full-knowledge", "least-work")
 REPRODUCTION: dict[Synthetic, tuple[float | None, ...]] = {

@@ -26,8 +26,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 import evenly
-from evenly.grouping.keys import DKG
 from evenly.kernels.types import F64
+from evenly.keys.dkg import DKG
 from evenly.measures import imbalance_pct, instance_loads
 from evenly.sketches import key_ids
 from evenly.spark.session import local_session

@@ -38,10 +38,10 @@ from pyspark.sql import DataFrame, SparkSession
 import evenly
 from evenly.emission.destinations import NumberedRow
 from evenly.emission.destinations.delivery import Pacing, Partition, deliver
-from evenly.emission.outgoing import UNSCHEDULED
-from evenly.grouping.shuffle import RoundRobin
-from evenly.grouping.splitting import PKG
+from evenly.emission.link.outgoing import UNSCHEDULED
 from evenly.kernels.types import F64
+from evenly.lab.rivals.shuffle.round_robin import RoundRobin
+from evenly.lab.rivals.splitting.partial_key import PKG
 from evenly.spark.session import local_session
 from evenly.streams import zipf
 

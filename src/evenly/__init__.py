@@ -12,26 +12,26 @@ from typing import TYPE_CHECKING, Any
 from evenly.errors import EvenlyError, MissingDependency
 
 if TYPE_CHECKING:
+    from evenly.costs.model import CostModel
     from evenly.emission.destinations import HttpPost, NumberedRow, TcpLines
-    from evenly.grouping.cost.model import CostModel
-    from evenly.grouping.mapping import Mapping
-    from evenly.grouping.splitting.planned import SplitMapping
-    from evenly.spark.aggregate_by_key import aggregate_by_key
-    from evenly.spark.apply_by_key import apply_by_key
-    from evenly.spark.by_key import by_key
-    from evenly.spark.check_placement import check_placement
-    from evenly.spark.cost.by_cost import by_cost
-    from evenly.spark.cost.candidates import recommend_cost_key
-    from evenly.spark.cost.letters import failed_rows, good_rows
-    from evenly.spark.cost.stream_by_cost import stream_by_cost
-    from evenly.spark.cost.watch import CostWatch
+    from evenly.keys.mapping import Mapping
+    from evenly.keys.split_mapping import SplitMapping
+    from evenly.spark.costs.by_cost import by_cost
+    from evenly.spark.costs.candidates import recommend_cost_key
+    from evenly.spark.costs.skipped import failed_rows, good_rows
+    from evenly.spark.costs.stream_by_cost import stream_by_cost
+    from evenly.spark.costs.watch import CostWatch
     from evenly.spark.diagnosis import diagnose_checkpoint, diagnose_keys
-    from evenly.spark.learning import learn_mapping
-    from evenly.spark.merging import Merging
-    from evenly.spark.placed_rows import placed_rows
-    from evenly.spark.sink.send import send
-    from evenly.spark.sink.send_stream import send_stream
-    from evenly.spark.split import split_by_key
+    from evenly.spark.keyed.aggregate_by_key import aggregate_by_key
+    from evenly.spark.keyed.apply_by_key import apply_by_key
+    from evenly.spark.keyed.by_key import by_key
+    from evenly.spark.keyed.learning import learn_mapping
+    from evenly.spark.keyed.merging import Merging
+    from evenly.spark.keyed.split import split_by_key
+    from evenly.spark.placing.check_placement import check_placement
+    from evenly.spark.placing.placed_rows import placed_rows
+    from evenly.spark.sending.send import send
+    from evenly.spark.sending.send_stream import send_stream
     from evenly.spark.streaming.stream_by_key import stream_by_key
     from evenly.spark.streaming.waiting import await_any_termination
     from evenly.spark.worker_errors import worker_errors
@@ -70,33 +70,33 @@ __version__ = "0.1.0"
 
 # Nothing that compiles kernels is loaded with the package: Spark's Python workers import it too, each anew.
 _PLAIN = {
-    "CostModel": "evenly.grouping.cost.model",
+    "CostModel": "evenly.costs.model",
     "HttpPost": "evenly.emission.destinations",
-    "Mapping": "evenly.grouping.mapping",
+    "Mapping": "evenly.keys.mapping",
     "NumberedRow": "evenly.emission.destinations",
-    "SplitMapping": "evenly.grouping.splitting.planned",
+    "SplitMapping": "evenly.keys.split_mapping",
     "TcpLines": "evenly.emission.destinations",
 }
 _ON_SPARK = {
-    "CostWatch": "evenly.spark.cost.watch",
-    "Merging": "evenly.spark.merging",
-    "aggregate_by_key": "evenly.spark.aggregate_by_key",
-    "apply_by_key": "evenly.spark.apply_by_key",
+    "CostWatch": "evenly.spark.costs.watch",
+    "Merging": "evenly.spark.keyed.merging",
+    "aggregate_by_key": "evenly.spark.keyed.aggregate_by_key",
+    "apply_by_key": "evenly.spark.keyed.apply_by_key",
     "await_any_termination": "evenly.spark.streaming.waiting",
-    "by_cost": "evenly.spark.cost.by_cost",
-    "by_key": "evenly.spark.by_key",
-    "check_placement": "evenly.spark.check_placement",
+    "by_cost": "evenly.spark.costs.by_cost",
+    "by_key": "evenly.spark.keyed.by_key",
+    "check_placement": "evenly.spark.placing.check_placement",
     "diagnose_checkpoint": "evenly.spark.diagnosis",
     "diagnose_keys": "evenly.spark.diagnosis",
-    "failed_rows": "evenly.spark.cost.letters",
-    "good_rows": "evenly.spark.cost.letters",
-    "learn_mapping": "evenly.spark.learning",
-    "placed_rows": "evenly.spark.placed_rows",
-    "recommend_cost_key": "evenly.spark.cost.candidates",
-    "send": "evenly.spark.sink.send",
-    "send_stream": "evenly.spark.sink.send_stream",
-    "split_by_key": "evenly.spark.split",
-    "stream_by_cost": "evenly.spark.cost.stream_by_cost",
+    "failed_rows": "evenly.spark.costs.skipped",
+    "good_rows": "evenly.spark.costs.skipped",
+    "learn_mapping": "evenly.spark.keyed.learning",
+    "placed_rows": "evenly.spark.placing.placed_rows",
+    "recommend_cost_key": "evenly.spark.costs.candidates",
+    "send": "evenly.spark.sending.send",
+    "send_stream": "evenly.spark.sending.send_stream",
+    "split_by_key": "evenly.spark.keyed.split",
+    "stream_by_cost": "evenly.spark.costs.stream_by_cost",
     "stream_by_key": "evenly.spark.streaming.stream_by_key",
     "worker_errors": "evenly.spark.worker_errors",
 }

@@ -10,9 +10,10 @@ from typing import Protocol, Self
 
 import numpy as np
 
-from evenly.emission import Backlogs, Emission
-from evenly.grouping.base import KeyGrouping, ReactiveGrouping, ShuffleGrouping, SplittingGrouping
-from evenly.grouping.mapping import Mapping
+from evenly.costs.base import ReactiveGrouping, ShuffleGrouping
+from evenly.emission.policies.base import Backlogs, Emission
+from evenly.keys.base import KeyGrouping, SplittingGrouping
+from evenly.keys.mapping import Mapping
 from evenly.sketches.hashing import Keys, key_ids
 from evenly.streams.synthetic import zipf
 

@@ -11,7 +11,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 import evenly
-from evenly.spark.keys import key_id
+from evenly.spark.keyed.keys import key_id
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import tests
 

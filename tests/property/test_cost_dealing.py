@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import naive
+from evenly.costs import BatchDealer, CostTable, deal, levels
 from evenly.errors import InvalidCost, InvalidParameter
-from evenly.grouping.cost import BatchDealer, CostTable, deal, levels
 
 # Whole costs and speeds that are powers of two: every sum is exact, so ties are the same for both.
 whole_levels = st.lists(st.tuples(st.integers(0, 60), st.integers(1, 40)), min_size=1, max_size=8)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import naive
-from evenly.grouping.cost import CostMeter, InstanceReport
+from evenly.costs import CostMeter, InstanceReport
 
 rows = st.lists(st.tuples(st.integers(-(2**63), 2**63 - 1) | st.integers(0, 9), st.integers(0, 1000)), max_size=120)
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenly.grouping.cost import CostMeter, CostModel
+from evenly.costs import CostMeter, CostModel
 from evenly.streams import zipf
 
 MIB = 1024 * 1024

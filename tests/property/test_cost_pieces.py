@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import naive
+from evenly.costs import CostMeter, CostModel, Speeds, pieces
 from evenly.errors import DamagedData, InvalidParameter
-from evenly.grouping.cost import CostMeter, CostModel, Speeds, pieces
 
 seeds = st.integers(0, 2**32 - 1)
 

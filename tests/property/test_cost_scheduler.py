@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenly.grouping.cost import BatchDealer, CostMeter, CostScheduler, InstanceReport, SchedulerState
+from evenly.costs import BatchDealer, CostMeter, CostScheduler, InstanceReport, SchedulerState
 
 seeds = st.integers(0, 2**32 - 1)
 

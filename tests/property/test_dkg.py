@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import naive
 from evenly.errors import DamagedData, IncompatibleMerge, InvalidCost, InvalidParameter
-from evenly.grouping.keys import DKG, ExactGreedy
-from evenly.grouping.keys.dkg import KeyCounts
+from evenly.keys.dkg import DKG, KeyCounts
+from evenly.lab.rivals.keys.exact_greedy import ExactGreedy
 from evenly.measures import imbalance_pct, instance_loads
 from evenly.sketches import SpaceSaving, key_ids
 from evenly.streams import zipf

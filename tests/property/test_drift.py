@@ -1,4 +1,4 @@
-"""Forgetting, detecting and mending: every promise of `evenly.grouping.drift` and of DKG's half-life."""
+"""Forgetting, detecting and mending: every promise of `evenly.keys.drift` and of DKG's half-life."""
 
 import numpy as np
 import pytest
@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenly.errors import InvalidParameter
-from evenly.grouping.drift import detect, rebuild
-from evenly.grouping.keys import DKG
+from evenly.keys.dkg import DKG
+from evenly.keys.drift import detect, rebuild
 from evenly.measures import imbalance_pct, instance_loads
 from evenly.streams import zipf
 

@@ -10,10 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenly.emission import FCFS, LBF, RRB, Backlogs, LongestWaiting, SkippingRoundRobin, WeightedLBF
-from evenly.emission.catalogue import POLICIES, new_policy
+from evenly.emission.policies.base import Backlogs
+from evenly.emission.policies.catalogue import POLICIES, new_policy
+from evenly.emission.policies.first_come import FCFS
+from evenly.emission.policies.largest_backlog import LBF
+from evenly.emission.policies.longest_waiting import LongestWaiting
+from evenly.emission.policies.round_robin import RRB
+from evenly.emission.policies.skipping_round_robin import SkippingRoundRobin
+from evenly.emission.policies.weighted_backlog import WeightedLBF
 from evenly.errors import InvalidParameter
-from evenly.simulation.emission import Arrivals, run
+from evenly.lab.simulation.emission import Arrivals, run
 from evenly.testing import check_emission
 
 CONSERVING = [LBF, WeightedLBF, SkippingRoundRobin, FCFS, LongestWaiting]

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 import naive
 from evenly.errors import DamagedData, InvalidParameter, NewerFormat
-from evenly.grouping.keys import DKG
-from evenly.grouping.mapping import Mapping
-from evenly.grouping.saved import checksum
+from evenly.keys.dkg import DKG
+from evenly.keys.mapping import Mapping
 from evenly.measures import imbalance_pct
+from evenly.sealed import checksum
 from evenly.sketches import key_ids
 from evenly.streams import zipf
 

@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenly.errors import InvalidParameter
-from evenly.grouping.keys import DKG, ExactGreedy
-from evenly.grouping.parameters import choose
+from evenly.keys.dkg import DKG
+from evenly.keys.parameters import choose
+from evenly.lab.rivals.keys.exact_greedy import ExactGreedy
 from evenly.measures import imbalance_pct, instance_loads
 from evenly.streams import zipf
 

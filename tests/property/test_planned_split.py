@@ -10,15 +10,16 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from evenly.errors import DamagedData, InvalidParameter, NewerFormat
-from evenly.grouping.keys import DKG
-from evenly.grouping.mapping import Mapping
-from evenly.grouping.saved import checksum
-from evenly.grouping.scheduling import largest_first
-from evenly.grouping.splitting import DKGPKG, WChoices
-from evenly.grouping.splitting.hot_keys import hot_keys, poured, split_hot_keys
-from evenly.grouping.splitting.planned import PlannedSplit, SplitMapping
 from evenly.kernels import routing
+from evenly.keys.dkg import DKG
+from evenly.keys.hot_keys import hot_keys, poured, split_hot_keys
+from evenly.keys.mapping import Mapping
+from evenly.keys.scheduling import largest_first
+from evenly.keys.split_mapping import PlannedSplit, SplitMapping
+from evenly.lab.rivals.splitting.dkg_pkg import DKGPKG
+from evenly.lab.rivals.splitting.w_choices import WChoices
 from evenly.measures import imbalance_pct, instance_loads
+from evenly.sealed import checksum
 from evenly.testing import check_splitting_grouping
 
 WAYS = st.sampled_from(["dkg+pkg", "w-choices"])

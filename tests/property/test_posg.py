@@ -9,12 +9,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import naive
-from evenly.grouping.shuffle import POSG, READINGS, VirtualFinish
-from evenly.grouping.shuffle.posg import SchedulerState
-from evenly.grouping.shuffle.posg_messages import Matrices, SyncReply, SyncRequest
-from evenly.grouping.shuffle.virtual_finish import Correction
 from evenly.kernels import virtual_finish_instances as kernels
-from evenly.simulation.queueing import Stage, run
+from evenly.lab.rivals.shuffle.posg import POSG, READINGS, SchedulerState
+from evenly.lab.rivals.shuffle.posg_messages import Matrices, SyncReply, SyncRequest
+from evenly.lab.rivals.shuffle.virtual_finish import Correction, VirtualFinish
+from evenly.lab.simulation.queueing import Stage, run
 
 SEEDS = st.integers(0, 2**32 - 1)
 SWITCHES = st.fixed_dictionaries(

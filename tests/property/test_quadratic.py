@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from evenly.errors import IncompatibleMerge, InvalidParameter
-from evenly.grouping.keys import DKG, QuadraticDKG
 from evenly.kernels import distinct
+from evenly.keys.dkg import DKG
+from evenly.lab.rivals.keys.quadratic_dkg import QuadraticDKG
 from evenly.measures import instance_loads, sigma
 from evenly.streams import zipf
 from evenly.testing import check_grouping

@@ -10,9 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import naive
+from evenly.costs.base import ReactiveGrouping, ShuffleGrouping
 from evenly.errors import InvalidKeys, InvalidParameter
-from evenly.grouping.base import ReactiveGrouping, ShuffleGrouping
-from evenly.grouping.shuffle import LeastLoadedChannels, LoadAwareShuffle, RoundRobin
+from evenly.lab.rivals.shuffle.least_loaded_channels import LeastLoadedChannels
+from evenly.lab.rivals.shuffle.load_aware import LoadAwareShuffle
+from evenly.lab.rivals.shuffle.round_robin import RoundRobin
 from evenly.testing import check_shuffle_grouping
 
 SEEDS = st.integers(0, 2**32 - 1)

@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import naive
-from evenly.grouping.scheduling import largest_first
+from evenly.keys.scheduling import largest_first
 
 FEW_DIFFERENT = st.sampled_from([0.0, 0.0, 1.0, 2.0, 3.0, 5.0])
 

@@ -11,9 +11,13 @@ from hypothesis import strategies as st
 
 import naive
 from evenly.errors import EmptyStream, IncompatibleMerge, InvalidKeys, InvalidParameter
-from evenly.grouping.base import SplittingGrouping
-from evenly.grouping.keys import DKG
-from evenly.grouping.splitting import CAM, DKGPKG, PKG, DChoices, WChoices
+from evenly.keys.base import SplittingGrouping
+from evenly.keys.dkg import DKG
+from evenly.lab.rivals.splitting.cam import CAM
+from evenly.lab.rivals.splitting.d_choices import DChoices
+from evenly.lab.rivals.splitting.dkg_pkg import DKGPKG
+from evenly.lab.rivals.splitting.partial_key import PKG
+from evenly.lab.rivals.splitting.w_choices import WChoices
 from evenly.measures import imbalance_pct, instance_loads
 from evenly.sketches import SpaceSaving
 from evenly.streams import zipf

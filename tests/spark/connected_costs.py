@@ -9,8 +9,8 @@ import numpy as np
 from pyspark.sql import SparkSession
 
 import evenly
+from evenly.costs import CostMeter
 from evenly.errors import FunctionFailed
-from evenly.grouping.cost import CostMeter
 from evenly.spark.java import provide_java
 
 ROWS = 600

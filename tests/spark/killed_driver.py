@@ -17,8 +17,8 @@ import numpy as np
 from pyspark.sql import functions as F
 
 import evenly
-from evenly.grouping.keys import DKG
-from evenly.spark.keys import key_id
+from evenly.keys.dkg import DKG
+from evenly.spark.keyed.keys import key_id
 from evenly.spark.session import local_session
 from evenly.spark.state import migration as state_migration
 from evenly.spark.state.lineage import current_checkpoint

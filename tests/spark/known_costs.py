@@ -3,7 +3,7 @@
 import numpy as np
 from pyspark import TaskContext
 
-from evenly.grouping.cost import CostMeter, CostModel
+from evenly.costs import CostMeter, CostModel
 
 KINDS_MS = {0: 40, 1: 20, 2: 8, 3: 2, 4: 1}
 

@@ -8,8 +8,8 @@ import pandas as pd
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StatefulProcessor
 
-from evenly.spark.keys import key_id
-from evenly.spark.placement import with_slot
+from evenly.spark.keyed.keys import key_id
+from evenly.spark.placing.placement import with_slot
 from evenly.spark.state.lineage import current_checkpoint
 from evenly.spark.state.reading import JOIN, operators, read_state
 

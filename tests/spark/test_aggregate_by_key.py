@@ -9,9 +9,9 @@ from pyspark.sql.types import StructType
 
 import evenly
 from evenly.errors import ColumnConflict, InvalidParameter, KeyTooHot, StreamingMismatch
-from evenly.grouping.splitting.hot_keys import split_hot_keys
+from evenly.keys.hot_keys import split_hot_keys
 from evenly.measures import imbalance_pct
-from evenly.spark.keys import key_id
+from evenly.spark.keyed.keys import key_id
 
 INSTANCES = 8
 

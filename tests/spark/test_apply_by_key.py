@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 import evenly
 from evenly.errors import InvalidParameter, StreamingMismatch
-from evenly.grouping.keys import DKG
+from evenly.keys.dkg import DKG
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import tests
 

@@ -10,12 +10,12 @@ from pyspark import cloudpickle
 from pyspark.sql import functions as F
 
 import evenly
-from evenly.grouping.cost import CostMeter, CostModel
-from evenly.grouping.cost.turns import in_turn
+from evenly.costs import CostMeter, CostModel
+from evenly.costs.turns import in_turn
 from evenly.measures import imbalance_pct
-from evenly.spark.cost.dealing import deal_in_turn
-from evenly.spark.cost.routing import slots, with_id
-from evenly.spark.murmur3 import hash_int
+from evenly.spark.costs.dealing import deal_in_turn
+from evenly.spark.costs.routing import slots, with_id
+from evenly.spark.placing.murmur3 import hash_int
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import tests
 cloudpickle.register_pickle_by_value(known_costs)

@@ -14,11 +14,11 @@ import pyarrow as pa
 import pytest
 
 from evenly.errors import RowTooSlow
-from evenly.spark.cost.calling import Calls, Chunk, Serial
-from evenly.spark.cost.coroutines import Coroutines
-from evenly.spark.cost.limits import Alarm, OutOfTime
-from evenly.spark.cost.shared_clock import SharedClock
-from evenly.spark.cost.threads import Threads
+from evenly.worker.calling import Calls, Chunk, Serial
+from evenly.worker.coroutines import Coroutines
+from evenly.worker.limits import Alarm, OutOfTime
+from evenly.worker.shared_clock import SharedClock
+from evenly.worker.threads import Threads
 
 FOREVER_S = 3_600.0
 
@@ -165,7 +165,7 @@ def test_the_alarm_rings_again_for_a_function_that_swallows_it():
 def test_native_code_that_never_returns_ends_the_process():
     """A sum holds the interpreter: neither a signal nor an exception reaches it."""
     program = (
-        "import evenly.spark.cost.limits as limits, evenly.spark.cost.calling as calling\n"
+        "import evenly.worker.limits as limits, evenly.worker.calling as calling\n"
         "from numpy import zeros\n"
         "limits._GRACE_S = 0.5\n"
         "stuck = lambda count: sum(range(count))\n"

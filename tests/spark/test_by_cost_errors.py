@@ -13,6 +13,7 @@ from pyspark import cloudpickle
 from pyspark.errors import PythonException
 
 import evenly
+from evenly.costs import CostModel
 from evenly.errors import (
     ColumnConflict,
     DamagedData,
@@ -25,10 +26,9 @@ from evenly.errors import (
     UnknownColumn,
     UnreadableFile,
 )
-from evenly.grouping.cost import CostModel
-from evenly.spark.cost.results import Shape
-from evenly.spark.cost.saved_costs import load_costs, save_costs
+from evenly.spark.costs.saved_costs import load_costs, save_costs
 from evenly.spark.worker_errors import own_error
+from evenly.worker.results import Shape
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import tests
 

@@ -16,13 +16,13 @@ import pyarrow as pa
 import pytest
 from pyspark import accumulators
 
+from evenly.costs.report import InstanceReport
 from evenly.errors import FunctionFailed, InvalidResult, WorkerDied
-from evenly.grouping.cost.report import InstanceReport
-from evenly.spark.cost.calling import Calls
-from evenly.spark.cost.executing import ID, REPORT, Work, executor
-from evenly.spark.cost.letters import ERROR
-from evenly.spark.cost.options import one_attempt
-from evenly.spark.cost.results import Shape
+from evenly.spark.costs.options import one_attempt
+from evenly.worker.calling import Calls
+from evenly.worker.executing import ID, REPORT, Work, executor
+from evenly.worker.letters import ERROR
+from evenly.worker.results import Shape
 
 LONG = Shape(pa.schema([("x", pa.int64())]))
 FOREVER_S = 3_600.0
@@ -110,7 +110,7 @@ def test_a_row_that_ends_its_process_is_tried_again(tmp_path):
 
 
 def test_native_code_that_never_returns_is_a_row_too_slow(monkeypatch):
-    monkeypatch.setattr("evenly.spark.cost.limits._GRACE_S", 0.5)
+    monkeypatch.setattr("evenly.worker.limits._GRACE_S", 0.5)
 
     def stuck(row):
         return sum(range(10**15)) if row.n == 2 else row.n
@@ -148,8 +148,8 @@ def test_a_process_that_ends_again_and_again_while_no_row_runs_is_one_clear_erro
 @pytest.mark.parametrize(("attempt", "skip", "elsewhere"), [(0, True, False), (1, True, True), (1, False, False)])
 def test_a_child_is_used_where_another_attempt_has_failed(monkeypatch, attempt, skip, elsewhere):
     context = type("Context", (), {"attemptNumber": lambda _: attempt, "partitionId": lambda _: 0})()
-    monkeypatch.setattr("evenly.spark.cost.executing.TaskContext.get", lambda: context)
-    monkeypatch.setattr("evenly.spark.cost.executing._settled", [True])
+    monkeypatch.setattr("evenly.worker.executing.TaskContext.get", lambda: context)
+    monkeypatch.setattr("evenly.worker.executing._settled", [True])
     work = Work(Calls(lambda _: os.getpid()), LONG, 1, skip=skip, report=False)
     pids = {pid for batch in executor(work)(batches(3)) for pid in batch.column(0).to_pylist()} - {None}
     assert (pids != {os.getpid()}) is elsewhere

@@ -13,10 +13,10 @@ from pyspark.sql import Row
 from pyspark.sql import functions as F
 
 import evenly
+from evenly.costs import CostModel
 from evenly.errors import InvalidResult
-from evenly.grouping.cost import CostModel
-from evenly.spark.cost.results import Shape
-from evenly.spark.cost.rows import as_json, row_class, rows_of
+from evenly.worker.results import Shape
+from evenly.worker.rows import as_json, row_class, rows_of
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import tests
 

@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 
 import evenly
 from evenly.errors import ColumnConflict, InvalidKeys, InvalidParameter, StreamingMismatch, UnknownColumn
-from evenly.spark.keys import key_id
+from evenly.spark.keyed.keys import key_id
 from evenly.streams import zipf
 
 INSTANCES = 8

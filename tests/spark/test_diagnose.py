@@ -16,7 +16,7 @@ from evenly.diagnosis.compression import compression_of
 from evenly.diagnosis.event_log import open_event_log
 from evenly.diagnosis.keys import KeyAdvice
 from evenly.errors import DamagedData, EmptyStream, InvalidCheckpoint, InvalidParameter, UnknownColumn
-from evenly.grouping.mapping import Mapping
+from evenly.keys.mapping import Mapping
 from evenly.spark.diagnosis import rows_of
 from evenly.streams import zipf
 
@@ -26,9 +26,9 @@ import sys, time
 import numpy as np
 import pyarrow as pa
 from evenly import by_key
-from evenly.grouping.keys import DKG
+from evenly.lab.rivals.keys import DKG
 from evenly.spark import comparison as demo
-from evenly.spark.keys import key_id
+from evenly.spark.keyed.keys import key_id
 from evenly.spark.session import local_session
 
 spark = local_session(

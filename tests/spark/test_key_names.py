@@ -7,10 +7,10 @@ from pyspark.sql import functions as F
 
 import evenly
 from evenly.errors import ColumnConflict, InvalidParameter, KeyTooHot, UnknownColumn
-from evenly.grouping.keys import DKG
-from evenly.grouping.splitting.hot_keys import split_hot_keys
-from evenly.spark.keys import key_names
-from evenly.spark.placement import with_slot_of_window
+from evenly.keys.dkg import DKG
+from evenly.keys.hot_keys import split_hot_keys
+from evenly.spark.keyed.keys import key_names
+from evenly.spark.placing.placement import with_slot_of_window
 
 INSTANCES = 4
 COUNTS = evenly.Merging(partial=len, merge=lambda partials: pd.DataFrame({"number": [sum(partials)]}), schema="number bigint")
@@ -137,7 +137,7 @@ def test_two_columns_of_one_name_are_refused_where_they_would_be_mixed_up(spark)
 def test_a_window_column_may_have_any_name(spark):
     df = spark.range(20).select(F.window(F.timestamp_seconds("id"), "5 seconds").alias("a.window"), F.col("id").alias("k.k"))
     mapping = DKG.automatic(4, ids="xxhash64").mapping()
-    from evenly.spark.placement import Span
+    from evenly.spark.placing.placement import Span
 
     spans = (Span(mapping), Span(mapping, 5_000_000))
     slotted = with_slot_of_window(df, spans, key_names(df, "k.k"), "slot", window="a.window")

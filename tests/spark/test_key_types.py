@@ -11,9 +11,9 @@ from pyspark.sql import functions as F
 
 import evenly
 from evenly.errors import InvalidParameter
-from evenly.grouping.keys import DKG
-from evenly.grouping.splitting.hot_keys import split_hot_keys
-from evenly.spark.mapping_check import hashed_alike
+from evenly.keys.dkg import DKG
+from evenly.keys.hot_keys import split_hot_keys
+from evenly.spark.placing.mapping_check import hashed_alike
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import tests
 
@@ -123,8 +123,8 @@ def test_a_table_of_another_type_is_refused_as_in_apply_in_arrow(spark, schema):
 
 def test_all_types_that_spark_refuses_are_refused(spark):
     from evenly.errors import InvalidResult
-    from evenly.spark.groups.results import Results
-    from evenly.spark.groups.tables import checked
+    from evenly.spark.keyed.results import Results
+    from evenly.worker.groups.tables import checked
 
     for schema, values in MADE.items():
         with pytest.raises(InvalidResult, match="column 'x'"):

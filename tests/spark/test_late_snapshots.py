@@ -10,8 +10,8 @@ import pytest
 
 import evenly
 from evenly.errors import CheckpointMismatch, DamagedData, InvalidCheckpoint
-from evenly.grouping.keys import DKG
-from evenly.spark.hadoop_files import Folder
+from evenly.keys.dkg import DKG
+from evenly.spark.jvm.hadoop_files import Folder
 from evenly.spark.state.lineage import CLOSED, current_checkpoint, needed_files
 from evenly.spark.state.migration import recover
 from evenly.spark.state.reading import rows_per_partition

@@ -6,9 +6,9 @@ from pyspark.sql import functions as F
 
 import evenly
 from evenly.errors import InvalidParameter, StreamingMismatch
-from evenly.grouping.keys import DKG
+from evenly.keys.dkg import DKG
 from evenly.measures import imbalance_pct
-from evenly.spark.learning import sample_reserve
+from evenly.spark.keyed.learning import sample_reserve
 from evenly.streams import zipf
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from pyspark.sql import functions as F
 
-from evenly.spark import murmur3
+from evenly.spark.placing import murmur3
 
 
 def test_hash_int_is_sparks(spark):

@@ -7,9 +7,9 @@ import pytest
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
-from evenly.grouping.keys import DKG
+from evenly.keys.dkg import DKG
 from evenly.measures import imbalance_pct, instance_loads
-from evenly.spark.keys import key_id
+from evenly.spark.keyed.keys import key_id
 from evenly.spark.streaming.observing import Counted, with_the_rest
 from evenly.spark.streaming.observing import Observation as Beside
 

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 import evenly
 from evenly.errors import InvalidParameter
 from evenly.measures import imbalance_pct, instance_loads
-from evenly.spark.keys import key_id
+from evenly.spark.keyed.keys import key_id
 from evenly.streams import zipf
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import tests

@@ -13,10 +13,12 @@ import pytest
 
 from evenly.cli import paper_shuffle
 from evenly.cli.main import main
-from evenly.papers import osg_spark, posg_spark, spark_bench
-from evenly.papers.applications.calls import Wait
-from evenly.papers.spark_bench import Scale, SparkBench
-from evenly.spark.cost.trial import Batch, Stamped, Trial
+from evenly.lab.papers.applications.calls import Wait
+from evenly.lab.papers.osg import on_spark as osg_spark
+from evenly.lab.papers.posg import on_spark as posg_spark
+from evenly.lab.papers.posg import spark_bench
+from evenly.lab.papers.posg.spark_bench import Scale, SparkBench
+from evenly.lab.trials.rows import Batch, Stamped, Trial
 
 pytestmark = pytest.mark.spark
 TINY = Scale(batch_s=0.2, learning_s=0.4, shift_batches=2, shift_rows=40, shift_scale=1.0 / 64.0)

@@ -9,10 +9,10 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Row
 from pyspark.sql import functions as F
 
-from evenly.grouping.keys import DKG
-from evenly.grouping.mapping import Mapping
-from evenly.spark.keys import key_id, key_names
-from evenly.spark.placement import with_instance, with_slot
+from evenly.keys.dkg import DKG
+from evenly.keys.mapping import Mapping
+from evenly.spark.keyed.keys import key_id, key_names
+from evenly.spark.placing.placement import with_instance, with_slot
 
 
 def mapping_for(df, key, instances, *, heavy=5):

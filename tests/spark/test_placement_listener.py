@@ -8,8 +8,8 @@ from pyspark.sql import SparkSession, Window
 from pyspark.sql import functions as F
 
 import evenly
-from evenly.spark import placement_listener
-from evenly.spark.placement_listener import PlacementListener, tell_of_shuffles
+from evenly.spark.jvm import placement_listener
+from evenly.spark.jvm.placement_listener import PlacementListener, tell_of_shuffles
 
 pytestmark = pytest.mark.spark
 
@@ -25,12 +25,12 @@ def no_broadcast(spark):
 def told(spark, caplog):
     """What has been told since the last question. A finding is told once a session, so each case has columns of its own."""
     _drain(spark)
-    caplog.set_level(logging.DEBUG, logger="evenly.spark.placement_listener")
+    caplog.set_level(logging.DEBUG, logger="evenly.spark.jvm.placement_listener")
     caplog.clear()
 
     def ask():
         _drain(spark)
-        texts = [it.getMessage() for it in caplog.records if it.name == "evenly.spark.placement_listener"]
+        texts = [it.getMessage() for it in caplog.records if it.name == "evenly.spark.jvm.placement_listener"]
         caplog.clear()
         return texts
 

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 import evenly
 from evenly.errors import DestinationFailed, InvalidParameter, StreamingMismatch, UnknownColumn
-from evenly.spark.sink.encoding import bodies
+from evenly.spark.sending.encoding import bodies
 from http_receiver import HttpReceiver
 from line_receiver import LineReceiver, check_at_least_once_in_order
 

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import line_receiver
-from evenly.emission.links import look
+from evenly.emission.link.links import look
 from line_receiver import check_at_least_once_in_order, parsed, without_doubles
 from waiting import PATIENT_S, until
 

@@ -16,8 +16,8 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql.types import _parse_datatype_string
 
 from evenly.errors import DamagedData, ImmovableState, InvalidCheckpoint, InvalidParameter
-from evenly.spark.learning import learn_mapping
-from evenly.spark.placement import with_slot
+from evenly.spark.keyed.learning import learn_mapping
+from evenly.spark.placing.placement import with_slot
 from evenly.spark.state import migration as state_migration
 from evenly.spark.state.layout import key_layout, key_path
 from evenly.spark.state.migration import STEPS, check_movable, migrate_state, recover
@@ -235,7 +235,7 @@ def test_after_a_kill_the_query_goes_on_as_if_nothing_had_been(spark, stopped, m
 
 KILLED = """
 import os, signal, sys, threading
-from evenly.grouping.mapping import Mapping
+from evenly.keys.mapping import Mapping
 from evenly.spark.state import migration as state_migration
 from evenly.spark.session import local_session
 

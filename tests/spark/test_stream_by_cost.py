@@ -11,10 +11,10 @@ from pyspark import cloudpickle
 from pyspark.errors import StreamingQueryException
 
 import evenly
+from evenly.costs import CostScheduler, SchedulerState
 from evenly.errors import DamagedData, InvalidCheckpoint
-from evenly.grouping.cost import CostScheduler, SchedulerState
 from evenly.measures import imbalance_pct
-from evenly.spark.cost.store import CostStore, saved_costs
+from evenly.spark.costs.store import CostStore, saved_costs
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import tests
 cloudpickle.register_pickle_by_value(known_costs)

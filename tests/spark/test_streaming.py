@@ -11,8 +11,8 @@ from pyspark.sql import functions as F
 
 import evenly
 from evenly.errors import CheckpointMismatch, ColumnConflict, DamagedData, InvalidParameter, StreamingMismatch, UnknownColumn
-from evenly.grouping.keys import DKG
-from evenly.spark.keys import key_id
+from evenly.keys.dkg import DKG
+from evenly.spark.keyed.keys import key_id
 from evenly.spark.state.lineage import current_checkpoint
 from evenly.spark.streaming import changing
 from evenly.spark.streaming.first_look import can_look

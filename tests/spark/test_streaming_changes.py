@@ -11,9 +11,9 @@ from test_streaming import INSTANCES, ROCKSDB, Visits, by_hash, turned
 
 import evenly
 from evenly.errors import InvalidParameter
-from evenly.grouping.placed import judge
-from evenly.spark.plan_roles import keyed_operators
-from evenly.spark.slot_mark import marked
+from evenly.keys.placed import judge
+from evenly.spark.jvm.plan_roles import keyed_operators
+from evenly.spark.placing.slot_mark import marked
 from evenly.spark.streaming import keyed_query, mapping_store
 from evenly.spark.streaming.mapping_store import MappingStore
 

@@ -6,10 +6,10 @@ import pytest
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StatefulProcessor
 
-from evenly.grouping.keys import DKG
-from evenly.grouping.mapping import Mapping
-from evenly.spark.keys import key_id
-from evenly.spark.placement import Span, with_slot, with_slot_of_window
+from evenly.keys.dkg import DKG
+from evenly.keys.mapping import Mapping
+from evenly.spark.keyed.keys import key_id
+from evenly.spark.placing.placement import Span, with_slot, with_slot_of_window
 
 INSTANCES = 8
 BEGIN = 36_000  # a whole hour; not 1970 itself, which Spark takes for late

@@ -10,8 +10,8 @@ import pytest
 from evenly.cli.main import main
 from evenly.dataflow.files import shipped_dataflow
 from evenly.errors import InvalidParameter
-from evenly.papers import model_driven
-from evenly.papers.model_driven_bench import Bench, r_squared
+from evenly.lab.papers.model_driven import paper as model_driven
+from evenly.lab.papers.model_driven.bench import Bench, r_squared
 from evenly.planning import plan, shipped_models
 from evenly.report.plan_page import machines_svg
 
@@ -185,7 +185,7 @@ def test_rates_usage_and_completion_times_are_predicted_and_observed():
 
 
 def test_predictions_are_held_against_rehearsals(monkeypatch):
-    monkeypatch.setattr("evenly.papers.model_driven_rates.CASES", (("linear", 50), ("star", 100)))
+    monkeypatch.setattr("evenly.lab.papers.model_driven.rates.CASES", (("linear", 50), ("star", 100)))
     told = []
     found = model_driven.FIGURES["rehearsed"].make(Bench(seconds=60.0, progress=told.append))
     assert len(told) == 20

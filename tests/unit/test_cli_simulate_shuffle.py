@@ -13,7 +13,7 @@ import pytest
 
 from evenly.cli.main import main
 from evenly.errors import EmptyStream, InvalidCost, InvalidParameter
-from evenly.simulation.shuffle import SHUFFLE, best_of, compare_shuffle
+from evenly.lab.simulation.shuffle import SHUFFLE, best_of, compare_shuffle
 from evenly.streams import spread_costs, zipf
 
 ROWS = 8_000

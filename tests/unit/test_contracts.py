@@ -7,8 +7,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from evenly.grouping.keys import DKG, ExactGreedy, Modulo, OneInstance, Universal
-from evenly.grouping.mapping import Mapping
+from evenly.keys.dkg import DKG
+from evenly.keys.mapping import Mapping
+from evenly.lab.rivals.keys.exact_greedy import ExactGreedy
+from evenly.lab.rivals.keys.modulo import Modulo
+from evenly.lab.rivals.keys.one_instance import OneInstance
+from evenly.lab.rivals.keys.universal import Universal
 from evenly.sketches import CostSketch, SpaceSaving
 from evenly.testing import check_grouping, check_sketch
 

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from evenly.errors import InvalidParameter
-from evenly.grouping.controller import BatchLoad, DriftController
-from evenly.grouping.keys import DKG
-from evenly.grouping.keys.dkg import KeyCounts
+from evenly.keys.controller import BatchLoad, DriftController
+from evenly.keys.dkg import DKG, KeyCounts
 from evenly.measures import imbalance_pct, instance_loads
 
 INSTANCES = 4

@@ -16,10 +16,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from evenly.errors import InvalidParameter
-from evenly.papers import posg_recorded
-from evenly.papers.applications import catalogue, graph
-from evenly.papers.applications.calls import CountUp, CountWords, LookUp, Reach, Wait
-from evenly.papers.verdicts import reached
+from evenly.lab.papers.applications import catalogue, graph
+from evenly.lab.papers.applications.calls import CountUp, CountWords, LookUp, Reach, Wait
+from evenly.lab.papers.posg import recorded as posg_recorded
+from evenly.lab.papers.verdicts import reached
 
 PACKAGES = posg_recorded.find(posg_recorded.REACH_FILE)
 CACHES = (

@@ -7,8 +7,8 @@ import json
 import numpy as np
 import pytest
 
+from evenly.costs import CostMeter, CostModel, InstanceReport
 from evenly.errors import DamagedData, IncompatibleMerge, InvalidCost, InvalidParameter, NewerFormat
-from evenly.grouping.cost import CostMeter, CostModel, InstanceReport
 
 
 def report(ids, costs, *, executor="host:1", weight=1.0):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from evenly.costs import CostMeter, CostModel, place
+from evenly.costs.chance import expected_maximum, unevenness
+from evenly.costs.placing import WAYS
 from evenly.errors import InvalidParameter
-from evenly.grouping.cost import CostMeter, CostModel, place
-from evenly.grouping.cost.chance import expected_maximum, unevenness
-from evenly.grouping.cost.placing import WAYS
 
 
 def learnt(keys, costs_s, expressions=("key",)):

@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
+from evenly.costs import recommend
 from evenly.errors import InvalidCost, InvalidParameter
-from evenly.grouping.cost import recommend
 
 ROWS = 2_000
 

@@ -8,8 +8,8 @@ import sys
 import numpy as np
 import pytest
 
+from evenly.costs import CostMeter, InstanceReport
 from evenly.errors import DamagedData, InvalidCost, InvalidKeys, InvalidParameter, NewerFormat
-from evenly.grouping.cost import CostMeter, InstanceReport
 
 
 def measured(*, rows=500, columns=None):
@@ -125,5 +125,5 @@ def test_unsigned_ids_keep_their_bits():
 
 
 def test_workers_that_deal_and_measure_load_no_compiler():
-    told = "import sys, evenly.grouping.cost; sys.exit('numba' in sys.modules or 'pyspark' in sys.modules)"
+    told = "import sys, evenly.costs; sys.exit('numba' in sys.modules or 'pyspark' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", told]).returncode == 0

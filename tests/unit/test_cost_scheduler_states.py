@@ -7,8 +7,8 @@ import json
 import numpy as np
 import pytest
 
+from evenly.costs import CostMeter, CostModel, CostScheduler, InstanceReport, SchedulerState
 from evenly.errors import DamagedData, InvalidCost, InvalidParameter
-from evenly.grouping.cost import CostMeter, CostModel, CostScheduler, InstanceReport, SchedulerState
 
 
 def steady(ids):

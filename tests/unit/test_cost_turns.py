@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from evenly.grouping.cost.dealing import BatchDealer
-from evenly.grouping.cost.table import CostTable
-from evenly.grouping.cost.turns import COST_BITS, first_instance, in_turn, packed
+from evenly.costs.dealing import BatchDealer
+from evenly.costs.table import CostTable
+from evenly.costs.turns import COST_BITS, first_instance, in_turn, packed
 
 
 def dealt(costs, parts, instances):

@@ -15,7 +15,7 @@ from evenly.emission.destinations import HttpPost, NumberedRow, OwnFunction, Tcp
 from evenly.emission.destinations.deadline import DeadlineSocket
 from evenly.emission.destinations.delivery import Delivered, Pacing, Partition, deliver, destination_of
 from evenly.emission.destinations.retrying import pause_s
-from evenly.emission.outgoing import Outgoing
+from evenly.emission.link.outgoing import Outgoing
 from evenly.errors import DestinationFailed, InvalidParameter, SendFailed
 from http_receiver import HttpReceiver
 from line_receiver import LineReceiver, check_at_least_once_in_order

@@ -9,10 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenly.emission import FCFS, LBF, RRB, Backlogs, LongestWaiting, SkippingRoundRobin, WeightedLBF
+from evenly.emission.policies.base import Backlogs
+from evenly.emission.policies.first_come import FCFS
+from evenly.emission.policies.largest_backlog import LBF
+from evenly.emission.policies.longest_waiting import LongestWaiting
+from evenly.emission.policies.round_robin import RRB
+from evenly.emission.policies.skipping_round_robin import SkippingRoundRobin
+from evenly.emission.policies.weighted_backlog import WeightedLBF
 from evenly.errors import EmptyStream, InvalidCost, InvalidParameter
+from evenly.lab.simulation.emission import Arrivals, run
 from evenly.measures.backlog import jain
-from evenly.simulation.emission import Arrivals, run
 
 POLICIES = [LBF, WeightedLBF, RRB, SkippingRoundRobin, FCFS, LongestWaiting]
 

@@ -9,7 +9,11 @@ import numpy as np
 import pytest
 
 from evenly import errors
-from evenly.grouping.keys import DKG, ExactGreedy, Modulo, OneInstance, Universal
+from evenly.keys.dkg import DKG
+from evenly.lab.rivals.keys.exact_greedy import ExactGreedy
+from evenly.lab.rivals.keys.modulo import Modulo
+from evenly.lab.rivals.keys.one_instance import OneInstance
+from evenly.lab.rivals.keys.universal import Universal
 from evenly.sketches import CostSketch, SpaceSaving, UniversalHash, key_ids
 from evenly.streams import normal, spread_costs, uniform, zipf
 

@@ -9,10 +9,10 @@ import pytest
 
 import evenly
 from evenly.errors import InvalidParameter, InvalidResult
-from evenly.spark.groups.functions import check_no_iterator
-from evenly.spark.groups.pandas_rows import columns_of
-from evenly.spark.groups.tables import checked
-from evenly.spark.merging import identity
+from evenly.spark.keyed.functions import check_no_iterator
+from evenly.spark.keyed.merging import identity
+from evenly.worker.groups.pandas_rows import columns_of
+from evenly.worker.groups.tables import checked
 
 
 def yields(group):

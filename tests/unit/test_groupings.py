@@ -5,8 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from evenly.grouping.base import KeyGrouping
-from evenly.grouping.keys import DKG, ExactGreedy, Modulo, OneInstance, Universal
+from evenly.keys.base import KeyGrouping
+from evenly.keys.dkg import DKG
+from evenly.lab.rivals.keys.exact_greedy import ExactGreedy
+from evenly.lab.rivals.keys.modulo import Modulo
+from evenly.lab.rivals.keys.one_instance import OneInstance
+from evenly.lab.rivals.keys.universal import Universal
 from evenly.sketches import UniversalHash
 from evenly.streams import zipf
 

@@ -21,7 +21,7 @@ def test_import_does_not_load_pyspark():
 
 def test_learning_and_routing_do_not_load_pyspark():
     program = (
-        "import sys; from evenly.grouping.keys import DKG; from evenly import Mapping;"
+        "import sys; from evenly.lab.rivals.keys import DKG; from evenly import Mapping;"
         "m = DKG(2).fit(['a', 'b', 'a']).mapping(); assert Mapping.from_json(m.to_json()) == m;"
         "import evenly.testing; assert 'pyspark' not in sys.modules"
     )
@@ -30,7 +30,7 @@ def test_learning_and_routing_do_not_load_pyspark():
 
 
 def test_everything_works_where_pyspark_is_not_installed():
-    done = run("import sys; sys.modules['pyspark'] = None; import evenly.testing, evenly.grouping.keys, evenly.streams")
+    done = run("import sys; sys.modules['pyspark'] = None; import evenly.testing, evenly.lab.rivals.keys, evenly.streams")
     assert done.returncode == 0, done.stderr
 
 

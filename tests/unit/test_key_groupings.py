@@ -9,10 +9,12 @@ import pytest
 
 import naive
 from evenly.errors import IncompatibleMerge, InvalidCost, InvalidKeys, InvalidParameter
-from evenly.grouping.base import KeyGrouping
-from evenly.grouping.keys import DKG, KIP, WOSIM, ConsistentHashing
-from evenly.grouping.keys.consistent_hashing import ring
 from evenly.kernels import hashing
+from evenly.keys.base import KeyGrouping
+from evenly.keys.dkg import DKG
+from evenly.lab.rivals.keys.consistent_hashing import ConsistentHashing, ring
+from evenly.lab.rivals.keys.kip import KIP
+from evenly.lab.rivals.keys.wosim import WOSIM
 from evenly.measures import imbalance_pct, instance_loads
 from evenly.sketches import UniversalHash
 from evenly.sketches.hashing import derive

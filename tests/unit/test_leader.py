@@ -7,10 +7,11 @@ import os
 import numpy as np
 import pytest
 
-from evenly.emission import LBF, Backlogs
-from evenly.emission.catalogue import POLICIES, new_policy
-from evenly.emission.leader import Leader
-from evenly.emission.segment import BYTES, HEAD_NS, PID, PLACES, SENT, SPEED, TUPLES, Segment, segment_path
+from evenly.emission.link.leader import Leader
+from evenly.emission.link.segment import BYTES, HEAD_NS, PID, PLACES, SENT, SPEED, TUPLES, Segment, segment_path
+from evenly.emission.policies.base import Backlogs
+from evenly.emission.policies.catalogue import POLICIES, new_policy
+from evenly.emission.policies.largest_backlog import LBF
 
 QUEUES, INTERVAL_NS = 7, 10**7
 

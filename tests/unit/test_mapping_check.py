@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from evenly.errors import InvalidParameter
-from evenly.grouping.keys import DKG
-from evenly.spark.mapping_check import check_fit, check_same_types, hashed_alike
+from evenly.keys.dkg import DKG
+from evenly.spark.placing.mapping_check import check_fit, check_same_types, hashed_alike
 
 
 def mapping(columns, types):

@@ -15,8 +15,8 @@ from collections import defaultdict
 
 import pytest
 
-from evenly.emission.links import look, sweep
-from evenly.emission.outgoing import Outgoing
+from evenly.emission.link.links import look, sweep
+from evenly.emission.link.outgoing import Outgoing
 from evenly.errors import QueueClosed
 from waiting import PATIENT_S, until
 
@@ -262,7 +262,9 @@ def test_what_a_crashed_run_left_under_another_name_is_swept_away(senders, tmp_p
 
 
 def test_a_process_that_ends_without_closing_leaves_nothing_behind(tmp_path):
-    program = "import sys; from evenly.emission.outgoing import Outgoing\nOutgoing(print, link='e', folder=sys.argv[1]).flush()"
+    program = (
+        "import sys; from evenly.emission.link.outgoing import Outgoing\nOutgoing(print, link='e', folder=sys.argv[1]).flush()"
+    )
     done = subprocess.run([sys.executable, "-W", "error", "-c", program, str(tmp_path)], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     assert not list(tmp_path.iterdir())

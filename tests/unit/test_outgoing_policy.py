@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 import time
 
-from evenly.emission import LBF
-from evenly.emission.leader import STALLED_AFTER
-from evenly.emission.links import look
-from evenly.emission.outgoing import Outgoing
+from evenly.emission.link.leader import STALLED_AFTER
+from evenly.emission.link.links import look
+from evenly.emission.link.outgoing import Outgoing
+from evenly.emission.policies.largest_backlog import LBF
 from waiting import PATIENT_S, until
 
 

@@ -10,11 +10,11 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from evenly.emission import LBF
-from evenly.emission import segment as segments
-from evenly.emission.links import look
-from evenly.emission.outgoing import Outgoing
-from evenly.emission.segment import segment_path
+from evenly.emission.link import segment as segments
+from evenly.emission.link.links import look
+from evenly.emission.link.outgoing import Outgoing
+from evenly.emission.link.segment import segment_path
+from evenly.emission.policies.largest_backlog import LBF
 from evenly.errors import DamagedData, InvalidParameter, LinkUnavailable, QueueClosed, SendFailed
 from waiting import PATIENT_S
 

@@ -13,10 +13,10 @@ import pytest
 
 from evenly.cli.main import main
 from evenly.errors import InvalidParameter
-from evenly.papers import dkg
-from evenly.papers.bench import Bench
-from evenly.papers.dkg_related import pitch_cells
-from evenly.papers.verdicts import number, sentence
+from evenly.lab.papers.dkg import paper as dkg
+from evenly.lab.papers.dkg.bench import Bench
+from evenly.lab.papers.dkg.related import pitch_cells
+from evenly.lab.papers.verdicts import number, sentence
 from evenly.report.figures import PaperFigure, draw_png
 from evenly.report.paper_page import Paper, paper_page
 

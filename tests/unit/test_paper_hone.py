@@ -11,9 +11,9 @@ import pytest
 
 from evenly.cli.main import main
 from evenly.errors import InvalidParameter
-from evenly.papers import hone
-from evenly.papers.hone_bench import RULES, Bench, Link
-from evenly.papers.hone_figures import factors
+from evenly.lab.papers.hone import paper as hone
+from evenly.lab.papers.hone.bench import RULES, Bench, Link
+from evenly.lab.papers.hone.figures import factors
 from evenly.report.paper_page import Paper, paper_page
 
 RUNS = 20

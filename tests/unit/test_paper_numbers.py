@@ -5,7 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from evenly.grouping.keys import DKG, ExactGreedy, OneInstance, Universal
+from evenly.keys.dkg import DKG
+from evenly.lab.rivals.keys.exact_greedy import ExactGreedy
+from evenly.lab.rivals.keys.one_instance import OneInstance
+from evenly.lab.rivals.keys.universal import Universal
 from evenly.measures import imbalance_pct, instance_loads
 from evenly.streams import zipf
 

@@ -13,9 +13,14 @@ import pytest
 
 from evenly.cli.main import main
 from evenly.errors import InvalidParameter
-from evenly.papers import osg, posg, posg_recorded, posg_shift, posg_tables, posg_tweets
-from evenly.papers.posg_bench import EVENLY, LATE, SERIES, Bench
-from evenly.papers.posg_settings import SHIFT, Shifting, Synthetic, columns_of
+from evenly.lab.papers.osg import paper as osg
+from evenly.lab.papers.posg import paper as posg
+from evenly.lab.papers.posg import recorded as posg_recorded
+from evenly.lab.papers.posg import shift as posg_shift
+from evenly.lab.papers.posg import tables as posg_tables
+from evenly.lab.papers.posg import tweets as posg_tweets
+from evenly.lab.papers.posg.bench import EVENLY, LATE, SERIES, Bench
+from evenly.lab.papers.posg.settings import SHIFT, Shifting, Synthetic, columns_of
 from evenly.report.paper_page import Paper, paper_page
 
 RUNS = 4

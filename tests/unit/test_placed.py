@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from evenly.grouping.placed import FROM_SLOT, OTHER, SESSION, SLOT, WINDOW, KeyedOperator, judge, key_role
+from evenly.keys.placed import FROM_SLOT, OTHER, SESSION, SLOT, WINDOW, KeyedOperator, judge, key_role
 
 USER, DAY = key_role(0), key_role(1)
 

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from evenly.errors import InvalidCost, InvalidParameter
-from evenly.grouping.shuffle import POSG, VirtualFinish
-from evenly.grouping.shuffle.posg import InstanceState, SchedulerState
-from evenly.grouping.shuffle.posg_messages import Matrices, SyncReply, SyncRequest
-from evenly.grouping.shuffle.virtual_finish import Correction, Report
+from evenly.lab.rivals.shuffle.posg import POSG, InstanceState, SchedulerState
+from evenly.lab.rivals.shuffle.posg_messages import Matrices, SyncReply, SyncRequest
+from evenly.lab.rivals.shuffle.virtual_finish import Correction, Report, VirtualFinish
 
 
 def reporting(k: int = 2, **options) -> tuple[POSG, list[Matrices]]:

@@ -9,18 +9,16 @@ from hypothesis import strategies as st
 
 import naive
 from evenly.errors import EmptyStream, InvalidCost, InvalidParameter
-from evenly.grouping.shuffle import (
-    FullKnowledge,
-    LeastLoadedChannels,
-    LeastWork,
-    LoadAwareShuffle,
-    RandomChoice,
-    RoundRobin,
-    ShortestQueue,
-    TwoChoices,
-)
+from evenly.lab.rivals.shuffle.full_knowledge import FullKnowledge
+from evenly.lab.rivals.shuffle.least_loaded_channels import LeastLoadedChannels
+from evenly.lab.rivals.shuffle.least_work import LeastWork
+from evenly.lab.rivals.shuffle.load_aware import LoadAwareShuffle
+from evenly.lab.rivals.shuffle.random_choice import RandomChoice
+from evenly.lab.rivals.shuffle.round_robin import RoundRobin
+from evenly.lab.rivals.shuffle.shortest_queue import ShortestQueue
+from evenly.lab.rivals.shuffle.two_choices import TwoChoices
+from evenly.lab.simulation.queueing import Stage, constant_arrivals, gap_for, poisson_arrivals, run
 from evenly.measures.completion import mean_completion_ms, p99_completion_ms, speedup
-from evenly.simulation.queueing import Stage, constant_arrivals, gap_for, poisson_arrivals, run
 from evenly.streams import spread_costs, uniform, zipf
 
 RUNS = 12

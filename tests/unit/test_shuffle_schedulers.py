@@ -9,20 +9,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from evenly.costs.base import ReactiveGrouping, ShuffleGrouping
 from evenly.errors import InvalidCost, InvalidParameter
-from evenly.grouping.base import ReactiveGrouping, ShuffleGrouping
-from evenly.grouping.shuffle import (
-    POSG,
-    FullKnowledge,
-    LeastWork,
-    RandomChoice,
-    RoundRobin,
-    ShortestQueue,
-    TwoChoices,
-    VirtualFinish,
-)
+from evenly.lab.rivals.shuffle.full_knowledge import FullKnowledge
+from evenly.lab.rivals.shuffle.least_work import LeastWork
+from evenly.lab.rivals.shuffle.posg import POSG
+from evenly.lab.rivals.shuffle.random_choice import RandomChoice
+from evenly.lab.rivals.shuffle.round_robin import RoundRobin
+from evenly.lab.rivals.shuffle.shortest_queue import ShortestQueue
+from evenly.lab.rivals.shuffle.two_choices import TwoChoices
+from evenly.lab.rivals.shuffle.virtual_finish import VirtualFinish
+from evenly.lab.simulation.queueing import Stage, constant_arrivals, gap_for, run
 from evenly.measures.completion import speedup
-from evenly.simulation.queueing import Stage, constant_arrivals, gap_for, run
 from evenly.streams import spread_costs, uniform, zipf
 from evenly.testing import check_shuffle_grouping
 

@@ -9,12 +9,19 @@ import pytest
 
 import naive
 from evenly.errors import EmptyStream, InvalidParameter
-from evenly.grouping.keys import DKG, WOSIM, ExactGreedy, Modulo, OneInstance, Universal
-from evenly.grouping.splitting import DKGPKG, PKG, WChoices
+from evenly.keys.dkg import DKG
+from evenly.lab.rivals.keys.exact_greedy import ExactGreedy
+from evenly.lab.rivals.keys.modulo import Modulo
+from evenly.lab.rivals.keys.one_instance import OneInstance
+from evenly.lab.rivals.keys.universal import Universal
+from evenly.lab.rivals.keys.wosim import WOSIM
+from evenly.lab.rivals.splitting.dkg_pkg import DKGPKG
+from evenly.lab.rivals.splitting.partial_key import PKG
+from evenly.lab.rivals.splitting.w_choices import WChoices
+from evenly.lab.simulation.catalogue import SPLITTING, WHOLE
+from evenly.lab.simulation.keys import Setting, Summary, memory_bytes, run_seed, simulate, simulate_recorded
+from evenly.lab.simulation.recorded import BEFORE, ITSELF, compare
 from evenly.measures import imbalance_pct, instance_loads, sigma
-from evenly.simulation.catalogue import SPLITTING, WHOLE
-from evenly.simulation.keys import Setting, Summary, memory_bytes, run_seed, simulate, simulate_recorded
-from evenly.simulation.recorded import BEFORE, ITSELF, compare
 from evenly.sketches.hashing import UniversalHash
 from evenly.streams import zipf
 

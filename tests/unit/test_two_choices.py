@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from evenly.grouping.two_choices import in_places, two_choice_tables
+from evenly.keys.cuckoo import in_places, two_choice_tables
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 100, 5_000])

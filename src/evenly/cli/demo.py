@@ -9,10 +9,10 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from evenly.checks import checked_instances
 from evenly.cli.output import people, print_json, steps_progress
 from evenly.errors import InvalidParameter, MissingDependency
 from evenly.files import write_whole
-from evenly.grouping.base import checked_instances
 from evenly.report.comparison import Comparison, Placement
 from evenly.report.page import comparison_page
 

@@ -15,6 +15,7 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
+from evenly.checks import checked_instances
 from evenly.cli.output import bytes_progress, people, print_json, steps_progress
 from evenly.diagnosis.application import Application, read_application
 from evenly.diagnosis.causes import Cause, Repeated, Thresholds, diagnose_stage, together
@@ -24,7 +25,6 @@ from evenly.diagnosis.source import check_columns
 from evenly.diagnosis.state import CheckpointDiagnosis
 from evenly.errors import InvalidCheckpoint, InvalidParameter, MissingDependency
 from evenly.files import write_whole
-from evenly.grouping.base import checked_instances
 from evenly.report.diagnosis_page import checkpoint_page, keys_page, log_page
 
 _LOG_HEADINGS = ("stage", "tasks", "s", "longest", "median", "λ time", "λ rows", "saved s", "cause")

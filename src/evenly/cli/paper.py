@@ -13,11 +13,11 @@ from rich.table import Table
 from evenly.cli.output import people, print_json, runs_progress
 from evenly.errors import InvalidParameter
 from evenly.files import write_whole
-from evenly.papers import dkg as paper
-from evenly.papers import hone as hone_paper
-from evenly.papers.bench import Bench
-from evenly.papers.hone_bench import Bench as HoneBench
-from evenly.papers.verdicts import REPRODUCED
+from evenly.lab.papers.dkg import paper
+from evenly.lab.papers.dkg.bench import Bench
+from evenly.lab.papers.hone import paper as hone_paper
+from evenly.lab.papers.hone.bench import Bench as HoneBench
+from evenly.lab.papers.verdicts import REPRODUCED
 from evenly.report.figures import PaperFigure, draw_png
 from evenly.report.paper_page import Paper, paper_page, shown
 

@@ -10,8 +10,8 @@ import typer
 
 from evenly.cli import paper as shared
 from evenly.cli.output import print_json, runs_progress
-from evenly.papers import model_driven as paper
-from evenly.papers.model_driven_bench import Bench
+from evenly.lab.papers.model_driven import paper
+from evenly.lab.papers.model_driven.bench import Bench
 from evenly.report.paper_page import Paper
 
 

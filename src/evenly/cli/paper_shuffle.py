@@ -12,11 +12,12 @@ import typer
 from evenly.cli import paper as shared
 from evenly.cli.output import print_json, runs_progress
 from evenly.errors import InvalidParameter
-from evenly.papers import osg as osg_paper
-from evenly.papers import osg_spark, posg_spark
-from evenly.papers import posg as posg_paper
-from evenly.papers.posg_bench import Bench
-from evenly.papers.spark_bench import SparkBench
+from evenly.lab.papers.osg import on_spark as osg_spark
+from evenly.lab.papers.osg import paper as osg_paper
+from evenly.lab.papers.posg import on_spark as posg_spark
+from evenly.lab.papers.posg import paper as posg_paper
+from evenly.lab.papers.posg.bench import Bench
+from evenly.lab.papers.posg.spark_bench import SparkBench
 from evenly.report.figures import PaperFigure
 from evenly.report.paper_page import Paper
 

@@ -13,15 +13,15 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
+from evenly.checks import checked_instances
 from evenly.cli.output import people, print_json, runs_progress
 from evenly.errors import DamagedData, EmptyStream, InvalidCost, InvalidParameter, UnknownColumn
 from evenly.files import write_whole
-from evenly.grouping.base import checked_instances
 from evenly.kernels.types import F64
+from evenly.lab.simulation.catalogue import SPLITTING, WHOLE, checked_grouping
+from evenly.lab.simulation.recorded import BEFORE, ITSELF, Outcome, compare
 from evenly.report.figures import Curve, Curves
 from evenly.report.paper_page import simulation_page
-from evenly.simulation.catalogue import SPLITTING, WHOLE, checked_grouping
-from evenly.simulation.recorded import BEFORE, ITSELF, Outcome, compare
 from evenly.streams.recorded import read_column
 
 DEFAULT_GROUPINGS = ("evenly", "dkg", "o-apx", "universal", "modulo")

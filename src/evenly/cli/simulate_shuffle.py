@@ -17,9 +17,9 @@ from evenly.cli.output import people, print_json, runs_progress
 from evenly.errors import EmptyStream, InvalidCost, InvalidParameter
 from evenly.files import write_whole
 from evenly.kernels.types import F64
+from evenly.lab.simulation.shuffle import ORACLES, SHUFFLE, ShuffleOutcome, best_of, checked_shuffle, compare_shuffle
 from evenly.report.figures import Curve, Curves
 from evenly.report.paper_page import simulation_page
-from evenly.simulation.shuffle import ORACLES, SHUFFLE, ShuffleOutcome, best_of, checked_shuffle, compare_shuffle
 
 DEFAULT_GROUPINGS = ("evenly", "posg-cp", "round-robin", "two-choices", "shortest-queue", "least-work")
 UNITS_MS = {"s": 1e3, "ms": 1.0, "us": 1e-3, "ns": 1e-6}

@@ -1,6 +1,6 @@
 """A whole run of POSG, compiled: instances, schedulers and queues in one pass over the arrivals.
 
-It does what the state machines of `evenly.grouping.shuffle.posg` do, message by message;
+It does what the state machines of `evenly.lab.rivals.shuffle.posg` do, message by message;
 `tests/property/test_posg.py` holds one against the other.
 """
 
@@ -33,7 +33,7 @@ STATE, TURN, EPOCH, ASKED, REPLIES, WAITED, REPORTED, MESSAGES, LEFT, FIRST_RUN 
 
 
 class Options(NamedTuple):
-    """The parameters of POSG and of its reading: see `evenly.grouping.shuffle.posg`."""
+    """The parameters of POSG and of its reading: see `evenly.lab.rivals.shuffle.posg`."""
 
     columns: int
     window: int

@@ -1,6 +1,6 @@
 """Routing kernels: a key to its instance, by its own entry if it is heavy, else by its bucket.
 
-Heavy keys are in two tables, each key in one of them (see `evenly.grouping.two_choices`), so that no branch depends
+Heavy keys are in two tables, each key in one of them (see `evenly.keys.cuckoo`), so that no branch depends
 on the key: half of the tuples of a skewed stream are heavy, and a processor would guess wrong half of the time.
 """
 

@@ -31,7 +31,7 @@ _32 = np.uint64(32)
 
 
 class Options(NamedTuple):
-    """The switches: see `evenly.grouping.shuffle.virtual_finish`."""
+    """The switches: see `evenly.lab.rivals.shuffle.virtual_finish`."""
 
     theta: float
     window: int

@@ -1,7 +1,7 @@
 """A whole run of the default shuffle scheduler, compiled: instances, schedulers and queues in one pass over the arrivals.
 
 It takes the steps of `evenly.kernels.virtual_finish` and `virtual_finish_instances`, as the objects of
-`evenly.grouping.shuffle.virtual_finish` do; `tests/property/test_posg.py` holds one against the other. Arrays are taken
+`evenly.lab.rivals.shuffle.virtual_finish` do; `tests/property/test_posg.py` holds one against the other. Arrays are taken
 out of their bundles before the loop, and what is done for every tuple is written out in it: an array costs a reference
 count each time it is taken out of a bundle or given to a function, more than most steps.
 """

@@ -17,11 +17,11 @@ from pyspark.sql import DataFrame, GroupedData, SparkSession
 from pyspark.sql import functions as F
 
 from evenly.errors import InvalidParameter
-from evenly.grouping.mapping import Mapping
 from evenly.kernels.types import F64, I64
+from evenly.keys.mapping import Mapping
 from evenly.measures.load import instance_loads
-from evenly.spark.by_key import by_key
-from evenly.spark.learning import learn_mapping
+from evenly.spark.keyed.by_key import by_key
+from evenly.spark.keyed.learning import learn_mapping
 
 KEY = "player"
 _RESULT = pa.schema(

@@ -13,15 +13,15 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
+from evenly.checks import checked_instances
 from evenly.diagnosis.keys import HeavyKey, KeysAt, KeysDiagnosis, shown_key
 from evenly.diagnosis.source import check_columns, data_kind
 from evenly.diagnosis.state import CheckpointDiagnosis, StateDiagnosis, checkpoint_diagnosis
 from evenly.errors import DamagedData, EmptyStream, InvalidParameter, StreamingMismatch
-from evenly.grouping.base import checked_instances
-from evenly.spark.hadoop_files import Folder
-from evenly.spark.keys import Key, key_columns, key_names
-from evenly.spark.learning import learn_mapping
-from evenly.spark.placement import AT, with_instance
+from evenly.spark.jvm.hadoop_files import Folder
+from evenly.spark.keyed.keys import Key, key_columns, key_names
+from evenly.spark.keyed.learning import learn_mapping
+from evenly.spark.placing.placement import AT, with_instance
 from evenly.spark.state.reading import rows_per_partition
 
 _ROWS = "rows"

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import NamedTuple
 
-from evenly.emission.base import Emission
-from evenly.emission.catalogue import new_policy
 from evenly.emission.destinations.base import Connection, Destination, NumberedRow
 from evenly.emission.destinations.own_function import OwnFunction
-from evenly.emission.outgoing import UNSCHEDULED, Outgoing, checked_number
-from evenly.emission.segment import segment_path
+from evenly.emission.link.outgoing import UNSCHEDULED, Outgoing, checked_number
+from evenly.emission.link.segment import segment_path
+from evenly.emission.policies.base import Emission
+from evenly.emission.policies.catalogue import new_policy
 from evenly.errors import DestinationFailed, EvenlyError, InvalidParameter, SendFailed
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pyspark.sql.types import IntegerType, StructType
 
 from evenly.errors import ImmovableState
-from evenly.spark.keys import last_part
+from evenly.spark.keyed.keys import last_part
 from evenly.spark.state.reading import JOIN
 from evenly.spark.state.unsafe_rows import Path
 

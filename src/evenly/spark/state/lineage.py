@@ -31,7 +31,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from evenly.errors import DamagedData, InvalidCheckpoint, NewerFormat
-from evenly.spark.hadoop_files import Folder
+from evenly.spark.jvm.hadoop_files import Folder
 from evenly.spark.state.files import Files
 
 _LOG = logging.getLogger(__name__)

@@ -29,9 +29,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from evenly.errors import DamagedData, ImmovableState, InvalidParameter
-from evenly.grouping.mapping import Mapping
-from evenly.spark.hadoop_files import Folder
-from evenly.spark.mapping_check import hashed_alike
+from evenly.keys.mapping import Mapping
+from evenly.spark.jvm.hadoop_files import Folder
+from evenly.spark.placing.mapping_check import hashed_alike
 from evenly.spark.state import lineage
 from evenly.spark.state.files import Files
 from evenly.spark.state.lineage import Record, current_checkpoint, location

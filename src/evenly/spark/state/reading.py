@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from evenly.errors import InvalidCheckpoint, InvalidParameter
-from evenly.spark.hadoop_files import Folder
+from evenly.spark.jvm.hadoop_files import Folder
 from evenly.spark.state.lineage import current_checkpoint
 
 JOIN = "symmetricHashJoin"

@@ -12,9 +12,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from evenly.errors import ImmovableState
-from evenly.grouping.mapping import Mapping
-from evenly.spark.keys import quoted
-from evenly.spark.placement import with_slot
+from evenly.keys.mapping import Mapping
+from evenly.spark.keyed.keys import quoted
+from evenly.spark.placing.placement import with_slot
 from evenly.spark.state.layout import KeyLayout, key_layout, key_path, value_path
 from evenly.spark.state.stores import StateStores, Store
 from evenly.spark.state.unsafe_rows import Path, replace_slots

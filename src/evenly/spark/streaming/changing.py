@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType, TimestampNTZType
 
 from evenly.errors import CheckpointMismatch
-from evenly.grouping.mapping import Mapping
+from evenly.keys.mapping import Mapping
 from evenly.spark.state.migration import check_movable, migrate_state, recover
 from evenly.spark.state.reading import JOIN, operators, read_state
 from evenly.spark.streaming import mapping_store

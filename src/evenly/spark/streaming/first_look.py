@@ -16,9 +16,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from evenly.grouping.keys.dkg import DKG
-from evenly.grouping.mapping import Mapping
-from evenly.spark.keys import key_id
+from evenly.keys.dkg import DKG
+from evenly.keys.mapping import Mapping
+from evenly.spark.keyed.keys import key_id
 from evenly.spark.streaming.observing import Counted
 
 REPLAYABLE = frozenset(

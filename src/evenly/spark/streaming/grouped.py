@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 
 from evenly.errors import InvalidParameter
-from evenly.grouping.placed import Use, judge, use_of
-from evenly.spark.plan_roles import keyed_operators
+from evenly.keys.placed import Use, judge, use_of
+from evenly.spark.jvm.plan_roles import keyed_operators
 
 _LOG = logging.getLogger(__name__)
 

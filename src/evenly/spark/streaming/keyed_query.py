@@ -15,9 +15,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Row
 from pyspark.sql.streaming.query import StreamingQuery
 
-from evenly.grouping.controller import BatchLoad, Decision, DriftController
-from evenly.grouping.mapping import Mapping
 from evenly.kernels.types import F64
+from evenly.keys.controller import BatchLoad, Decision, DriftController
+from evenly.keys.mapping import Mapping
 from evenly.spark.streaming import mapping_store
 from evenly.spark.streaming.batches import Batch, BatchLog
 from evenly.spark.streaming.changing import change_by_moving, change_windows, check_change, recover_move

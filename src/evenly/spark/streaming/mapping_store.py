@@ -21,10 +21,10 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from evenly.errors import CheckpointMismatch, DamagedData, NewerFormat
-from evenly.grouping.mapping import Mapping
-from evenly.spark.hadoop_files import Folder
-from evenly.spark.mapping_check import check_fit, hashed_alike
-from evenly.spark.placement import Span
+from evenly.keys.mapping import Mapping
+from evenly.spark.jvm.hadoop_files import Folder
+from evenly.spark.placing.mapping_check import check_fit, hashed_alike
+from evenly.spark.placing.placement import Span
 from evenly.spark.state import lineage
 
 FORMAT = "evenly.versions"

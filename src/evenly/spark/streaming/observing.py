@@ -22,9 +22,9 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
-from evenly.grouping.controller import BatchLoad
-from evenly.grouping.keys.dkg import DKG, KeyCounts
 from evenly.kernels.types import F64, I64, U64
+from evenly.keys.controller import BatchLoad
+from evenly.keys.dkg import DKG, KeyCounts
 
 _LEAST_TRACKED, _MOST_TRACKED = 64, 16_384
 _CHARACTERS = 7_200

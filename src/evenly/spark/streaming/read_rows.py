@@ -10,7 +10,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from evenly.spark.plan_roles import column_name
+from evenly.spark.jvm.plan_roles import column_name
 
 _WAIT_S = 2.0  # metrics of tasks and progress of queries are told by two threads of Spark
 _POLL_S = 0.02

@@ -18,8 +18,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from evenly.errors import InvalidParameter, StreamingMismatch
-from evenly.spark.placement import with_slot_of_window
-from evenly.spark.slot_mark import marked
+from evenly.spark.placing.placement import with_slot_of_window
+from evenly.spark.placing.slot_mark import marked
 from evenly.spark.state.lineage import current_checkpoint
 from evenly.spark.streaming.grouped import Grouped, check_grouping
 from evenly.spark.streaming.mapping_store import MappingStore

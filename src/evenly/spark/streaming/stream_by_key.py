@@ -8,13 +8,13 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
+from evenly.checks import checked_instances
 from evenly.errors import ColumnConflict, InvalidParameter, StreamingMismatch, UnknownColumn
-from evenly.grouping.base import checked_instances
-from evenly.grouping.controller import DriftController
-from evenly.grouping.keys.dkg import DKG
-from evenly.grouping.mapping import Mapping
-from evenly.spark.keys import Key, key_names, type_names
-from evenly.spark.mapping_check import check_same_types
+from evenly.keys.controller import DriftController
+from evenly.keys.dkg import DKG
+from evenly.keys.mapping import Mapping
+from evenly.spark.keyed.keys import Key, key_names, type_names
+from evenly.spark.placing.mapping_check import check_same_types
 from evenly.spark.streaming.changing import recover_move
 from evenly.spark.streaming.first_look import can_look, first_look
 from evenly.spark.streaming.keyed_query import KeyedQuery
@@ -50,7 +50,7 @@ def stream_by_key(
         query.awaitTermination()
 
     A pipeline with state that does not group its placed rows by (window, key…, slot), in that order, is refused before it
-    starts: its keys would be where Spark's hash puts them. See `evenly.grouping.placed.judge` for what is let pass.
+    starts: its keys would be where Spark's hash puts them. See `evenly.keys.placed.judge` for what is let pass.
 
     Results are those of grouping by the key alone. The state of a key is on one instance at any time, before and after
     every restart and every change of the mapping; no row is lost or counted twice, whenever the driver dies

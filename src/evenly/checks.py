@@ -1,0 +1,50 @@
+"""Checks of values that several rooms take."""
+
+from __future__ import annotations
+
+from numbers import Integral
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from evenly.errors import InvalidKeys, InvalidParameter
+from evenly.kernels.types import F64
+from evenly.sketches.hashing import WRITABLE, Keys
+
+MAX_INSTANCES = 10_000
+
+
+def checked_whole(value: int, name: str, least: int, most: int) -> int:
+    """`value` if it is a whole number from `least` to `most`."""
+    whole = isinstance(value, Integral) and not isinstance(value, bool)
+    if not whole or not least <= value <= most:
+        raise InvalidParameter(f"{name} must be a whole number from {least} to {most}, got {value!r}")
+    return int(value)
+
+
+def checked_instances(instances: int) -> int:
+    """`instances` if it is a whole number from 1 to 10,000."""
+    return checked_whole(instances, "instances", 1, MAX_INSTANCES)
+
+
+def checked_queues(values: ArrayLike, instances: int, name: str) -> F64:
+    """A copy of `values`, one number for each instance, finite and not negative."""
+    try:
+        queues: F64 = np.require(np.array(values, np.float64), requirements=WRITABLE)
+    except (TypeError, ValueError) as error:
+        raise InvalidParameter(f"{name} must be numbers, got {values!r}") from error
+    if queues.shape != (instances,):
+        raise InvalidParameter(f"{name} must have one number for each of {instances} instances, got shape {queues.shape}")
+    bad = ~(np.isfinite(queues) & (queues >= 0.0))
+    if bad.any():
+        at = int(np.argmax(bad))
+        raise InvalidParameter(f"{name}[{at}] is {queues[at]}: it must be finite and at least 0")
+    return queues
+
+
+def tuple_count(keys: Keys) -> int:
+    """How many tuples there are, for a grouping that does not look at their keys."""
+    try:
+        return len(keys)
+    except TypeError as error:
+        raise InvalidKeys(f"keys must be one sequence, got {keys!r}") from error

@@ -1,0 +1,30 @@
+"""Rows of unequal cost: what they cost by key, and which instance runs them. Pure; no numba, since Spark's workers load it."""
+
+from evenly.costs.dealing import BatchDealer, deal, levels
+from evenly.costs.model import CostModel
+from evenly.costs.pieces import Speeds, pieces
+from evenly.costs.placing import Placement, RoutingCosts, place
+from evenly.costs.recommend import Predictor, recommend
+from evenly.costs.report import CostMeter, InstanceReport
+from evenly.costs.scheduler import CostScheduler, Decision, SchedulerState
+from evenly.costs.table import CostTable
+
+__all__ = [
+    "BatchDealer",
+    "CostMeter",
+    "CostModel",
+    "CostScheduler",
+    "CostTable",
+    "Decision",
+    "InstanceReport",
+    "Placement",
+    "Predictor",
+    "RoutingCosts",
+    "SchedulerState",
+    "Speeds",
+    "deal",
+    "levels",
+    "pieces",
+    "place",
+    "recommend",
+]

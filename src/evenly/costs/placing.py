@@ -1,0 +1,174 @@
+"""Evenly or by cost: what dealing by cost saves of a batch's time, against what routing its rows takes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from evenly.costs.chance import unevenness
+from evenly.costs.model import CostModel
+from evenly.errors import InvalidParameter
+
+Way = Literal["evenly", "in turn", "routers", "one router"]
+"""The same number of rows to each instance; by cost: in turn from the costliest row down, by a router for each part of the
+input, or by one router for all rows."""
+WAYS: tuple[Way, ...] = ("in turn", "routers", "one router")
+
+
+@dataclass(frozen=True)
+class RoutingCosts:
+    """What dealing by cost takes beyond `repartition(k)`, in seconds.
+
+    Routers by the row and the byte as `benchmarks/cost_stage.py --part routing` measures cpu time; the others, and the fixed
+    times (a larger plan, Python on the map side), are assumed with care.
+
+    Rows are dealt where they are read, so what is by the row and the byte is shared by as many tasks as there are slots:
+    `turn` in turn, `router` through Python. `gather` is what one router takes more: a stage of its own, through one task.
+    """
+
+    turn_fixed_s: float = 0.08
+    turn_row_s: float = 0.5e-6
+    turn_byte_s: float = 0.1e-9
+    router_fixed_s: float = 0.3
+    router_row_s: float = 3e-6
+    router_byte_s: float = 4.5e-9
+    gather_fixed_s: float = 0.12
+    gather_row_s: float = 2e-6
+    gather_byte_s: float = 8e-9
+
+
+@dataclass(frozen=True)
+class Placement:
+    """How a batch is dealt, and by which figures.
+
+    `even_s` is the expected time of the batch dealt evenly, `cost_s` by cost with all that routing takes, `routing_s`; 0
+    where nothing is known. `reason` says it in words.
+    """
+
+    way: Way = "evenly"
+    rows: int = 0
+    even_s: float = 0.0
+    cost_s: float = 0.0
+    routing_s: float = 0.0
+    reason: str = ""
+
+    @property
+    def by_cost(self) -> bool:
+        """Whether rows are dealt by their estimates, in whatever way."""
+        return self.way != "evenly"
+
+    @property
+    def gain(self) -> float:
+        """The share of the batch's time that dealing by cost is expected to save, routing paid; below 0 if it would lose."""
+        return 1.0 - self.cost_s / self.even_s if self.even_s > 0.0 else 0.0
+
+    @property
+    def promised(self) -> float:
+        """The same if routing took nothing."""
+        return 1.0 - (self.cost_s - self.routing_s) / self.even_s if self.even_s > 0.0 else 0.0
+
+
+LEAST_GAIN = 0.01
+"""A gain below this is within the noise of what it was computed from."""
+
+_MOST_FOR_COMPLETION = 0.015
+_LEAST_SPREAD = 0.3
+_GIANT = 0.5
+_LEFT_BY_ROUTERS = 1.5
+_LEFT_IN_TURN = 1.3
+
+
+def place(
+    model: CostModel,
+    instances: int,
+    *,
+    rows: int | None,
+    row_bytes: float | None = None,
+    partitions: int | None = None,
+    slots: int | None = None,
+    objective: str = "completion",
+    ways: Sequence[Way] = WAYS,
+    costs: RoutingCosts | None = None,
+) -> Placement:
+    """Decide for a batch of `rows` rows of `row_bytes` bytes, read in `partitions` parts by tasks on `slots` slots.
+
+    None: not known. Then it is decided with care: evenly if the number of rows is not known, no single router if the bytes
+    are not, as many parts as instances. `ways` are those by cost that there are.
+
+    By cost where that is expected to save 1 % of the batch's time after routing is paid. The objective "completion" gains by
+    the order of rows within an instance too, so there routing may take 1.5 % of the time and save nothing of it.
+    """
+    if instances < 1:
+        raise InvalidParameter(f"instances must be at least 1, got {instances}")
+    if model.rows <= 0.0:
+        return Placement(reason="evenly: nothing is known of costs yet")
+    if instances == 1:
+        return Placement(reason="evenly: there is one instance")
+    if not rows:
+        return Placement(reason="evenly: the number of rows is not known")
+    load_s = rows * model.mean_s / instances
+    if load_s <= 0.0:
+        return Placement(rows=rows, reason="evenly: rows cost nothing")
+    giant, every, within = _spread(model, rows, load_s)
+    parts = max(partitions or instances, 1)
+    even_s = load_s * (1.0 + giant * (1.0 - 1.0 / instances) + unevenness(every, rows, instances))
+    explained = math.sqrt(max(every**2 - within**2, 0.0))
+    routing_s = _routing_s(costs or RoutingCosts(), rows, row_bytes, max(slots or instances, 1))
+    found = []
+    for way in ways:
+        if way == "one router" and row_bytes is None:
+            continue
+        # In turn no room is made for a giant; routers know nothing of each other's rows, so its own makes room alone.
+        others = {"in turn": 1.0, "routers": 1.0 - 1.0 / parts}.get(way, 0.0)
+        crowded = max(1.0, giant + others * (1.0 - giant / instances))
+        # And each part of the input leaves over some rows.
+        share = {
+            "in turn": _LEFT_IN_TURN * math.sqrt(instances * parts / rows),
+            "routers": _LEFT_BY_ROUTERS * instances * parts / rows,
+        }.get(way, 0.0)
+        remainder = unevenness(explained, rows, instances) * min(1.0, share)
+        cost_s = load_s * (crowded + math.hypot(unevenness(within, rows, instances), remainder)) + routing_s[way]
+        found.append(Placement(way, rows, even_s, cost_s, routing_s[way]))
+    return _decided(min(found, key=lambda one: one.cost_s), objective, spread=explained + giant)
+
+
+def _routing_s(costs: RoutingCosts, rows: int, row_bytes: float | None, slots: int) -> dict[Way, float]:
+    """What each way takes beyond `repartition(k)`."""
+    width = row_bytes or 0.0
+    router_s = costs.router_fixed_s + rows * (costs.router_row_s + costs.router_byte_s * width) / slots
+    return {
+        "in turn": costs.turn_fixed_s + rows * (costs.turn_row_s + costs.turn_byte_s * width) / slots,
+        "routers": router_s,
+        "one router": router_s + costs.gather_fixed_s + rows * (costs.gather_row_s + costs.gather_byte_s * width),
+    }
+
+
+def _decided(found: Placement, objective: str, *, spread: float) -> Placement:
+    saved, paid = found.promised, found.routing_s / found.even_s
+    told = f"dealing by cost saves {saved:.1%} of {found.even_s:.3g} s for {found.rows:,} rows, routing takes {paid:.1%}"
+    routers = {"routers": ", by routers", "one router": ", by one router"}.get(found.way, "")
+    if found.gain >= LEAST_GAIN:
+        return replace(found, reason=f"by cost{routers}: {told}")
+    if objective == "completion" and spread >= _LEAST_SPREAD and found.cost_s <= (1.0 + _MOST_FOR_COMPLETION) * found.even_s:
+        return replace(found, reason=f"by cost{routers}, short rows first: {told}")
+    return replace(found, way="evenly", reason=f"evenly: {told}")
+
+
+def _spread(model: CostModel, rows: int, load_s: float) -> tuple[float, float, float]:
+    """The costliest row as a part of an instance's work if it is half of that or more (else 0); and of all other costs
+    the standard deviation in parts of the mean of all, and that of it which no key explains."""
+    every, within = model.variances.shares
+    known, _ = model.moments
+    estimates = model.table.costs_s[:-1]
+    share = rows / model.rows
+    giants = (estimates >= _GIANT * load_s) & (known.counts * share >= _GIANT)
+    if not giants.any():
+        return 0.0, every, within
+    mean_s = model.mean_s
+    # What giants add to the variance is theirs, and goes with them.
+    theirs = float((known.counts[giants] * (estimates[giants] - mean_s) ** 2).sum()) / model.rows / mean_s**2
+    return float(np.max(estimates[giants])) / load_s, math.sqrt(max(every**2 - theirs, within**2)), within

@@ -1,0 +1,1 @@
+"""Which queue may send next: one policy per file."""

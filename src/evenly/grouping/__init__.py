@@ -1,1 +1,0 @@
-"""Which instance receives a tuple: the protocols, the mapping they yield, and the algorithms."""

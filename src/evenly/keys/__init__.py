@@ -1,0 +1,1 @@
+"""What product code decides about keys: mappings, DKG, drift, keys split over instances."""

@@ -1,0 +1,183 @@
+"""A fitted key grouping as plain data: heavy keys and buckets to instances."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import numpy as np
+
+from evenly.errors import DamagedData, InvalidParameter
+from evenly.files import write_whole
+from evenly.kernels import routing
+from evenly.kernels.types import F64, I32, U64
+from evenly.keys.cuckoo import in_places, two_choice_tables
+from evenly.measures.load import imbalance_pct, instance_loads
+from evenly.sealed import checksum, opened, sealed
+from evenly.sketches.hashing import Keys, key_ids
+
+FORMAT = "evenly.mapping"
+FORMAT_VERSION = 1
+
+KeyIds = Literal["integer", "xxhash64"]
+
+
+@dataclass(frozen=True, eq=False)
+class Mapping:
+    """Every key to exactly one of `instances` instances, before and after it is saved and read back.
+
+    A key with an entry of its own (`heavy_keys`) goes to that entry's instance; any other key goes to
+    the instance of its bucket, `floor(((a id + b) mod 2^61 - 1) / 2^61 x buckets)`, or, where `a` is 0,
+    bucket `id mod buckets`.
+
+    `ids` says what a key's 64-bit id is: `"integer"`, the integer itself (text and bytes are hashed);
+    `"xxhash64"`, what Spark's function of that name gives for the key columns (then `a` is 0). `version` counts the
+    mappings that followed each other for one query. The weights are what the mapping was fitted to. `columns` and `types`
+    are Spark's key columns, as far as they are known: an integer and a bigint have different ids.
+    """
+
+    instances: int
+    buckets: I32
+    a: int
+    b: int
+    heavy_keys: U64 = field(default_factory=lambda: np.zeros(0, np.uint64))
+    heavy_instances: I32 = field(default_factory=lambda: np.zeros(0, np.int32))
+    heavy_weights: F64 = field(default_factory=lambda: np.zeros(0))
+    bucket_weights: F64 = field(default_factory=lambda: np.zeros(0))
+    grouping: str = "dkg"
+    ids: KeyIds = "integer"
+    columns: tuple[str, ...] = ()
+    version: int = 1
+    capacities: F64 | None = None
+    types: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.buckets.size < 1 or not self._in_range(self.buckets):
+            raise InvalidParameter(f"a mapping needs buckets that name instances 0 to {self.instances - 1}")
+        if not self.heavy_keys.size == self.heavy_instances.size == self.heavy_weights.size:
+            raise InvalidParameter("a mapping needs one instance and one weight for each heavy key")
+        if self.heavy_keys.size and not self._in_range(self.heavy_instances):
+            raise InvalidParameter(f"a mapping needs heavy keys on instances 0 to {self.instances - 1}")
+        if self.ids == "xxhash64" and self.a != 0:
+            raise InvalidParameter("ids that are hashes already go to buckets by modulo: a mapping of such ids has a = 0")
+        if self.capacities is not None and self.capacities.shape != (self.instances,):
+            raise InvalidParameter(f"a mapping to {self.instances} instances came with {self.capacities.size} capacities")
+        if self.bucket_weights.size not in (0, self.buckets.size):
+            raise InvalidParameter(f"{self.buckets.size} buckets came with {self.bucket_weights.size} weights")
+
+    def _in_range(self, named: I32) -> bool:
+        return bool(0 <= named.min() <= named.max() < self.instances)
+
+    @cached_property
+    def _tables(self) -> tuple[U64, I32, U64, I32]:
+        first, second = two_choice_tables(routing.mix(self.heavy_keys))
+        keys, instances = self.heavy_keys, self.heavy_instances
+        return in_places(first, keys), in_places(first, instances), in_places(second, keys), in_places(second, instances)
+
+    def assign(self, keys: Keys) -> I32:
+        """The instance of every key.
+
+        For a mapping with `ids="xxhash64"` the keys are those of one Spark column: text, bytes, or
+        64-bit integers. For any other key columns compute the ids with Spark and use `assign_ids`.
+        """
+        return self.assign_ids(key_ids(keys, hash_integers=self.ids == "xxhash64"))
+
+    def assign_ids(self, ids: U64) -> I32:
+        """The instance of every 64-bit id."""
+        a, b = np.uint64(self.a), np.uint64(self.b)
+        if self.heavy_keys.size == 0:
+            return routing.by_bucket(ids, a, b, self.buckets)
+        return routing.assign(ids, *self._tables, a, b, self.buckets)
+
+    @property
+    def expected_loads(self) -> F64:
+        """The load of every instance, for the tuples that the mapping was fitted to."""
+        loads = instance_loads(self.heavy_instances, self.instances, self.heavy_weights)
+        if self.bucket_weights.size:
+            loads += instance_loads(self.buckets, self.instances, self.bucket_weights)
+        return loads
+
+    @property
+    def expected_imbalance_pct(self) -> float:
+        """The imbalance λ of the tuples that the mapping was fitted to."""
+        return imbalance_pct(self.expected_loads, self.capacities)
+
+    @property
+    def least_imbalance_pct(self) -> float:
+        """The least λ that any mapping of whole keys can have: the heaviest key needs an instance to itself."""
+        total = float(self.heavy_weights.sum() + self.bucket_weights.sum())
+        if total == 0.0 or self.heavy_weights.size == 0:
+            return 0.0
+        largest = 1.0 if self.capacities is None else float(self.capacities.max())
+        together = self.instances if self.capacities is None else float(self.capacities.sum())
+        return max(0.0, (float(self.heavy_weights.max()) / largest * together / total - 1.0) * 100.0)
+
+    @property
+    def memory_bytes(self) -> int:
+        """The memory that routing needs."""
+        tables = self._tables if self.heavy_keys.size else ()
+        return self.buckets.nbytes + sum(table.nbytes for table in tables)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Mapping) and self._content() == other._content()
+
+    def __hash__(self) -> int:
+        return hash(checksum(self._content()))
+
+    def _content(self) -> dict[str, Any]:
+        return {
+            "version": self.version,
+            "grouping": self.grouping,
+            "instances": self.instances,
+            "ids": self.ids,
+            "columns": list(self.columns),
+            "types": list(self.types),
+            "a": self.a,
+            "b": self.b,
+            "buckets": self.buckets.tolist(),
+            "bucket_weights": self.bucket_weights.tolist(),
+            "heavy_keys": self.heavy_keys.tolist(),
+            "heavy_instances": self.heavy_instances.tolist(),
+            "heavy_weights": self.heavy_weights.tolist(),
+            "capacities": None if self.capacities is None else self.capacities.tolist(),
+        }
+
+    def to_json(self) -> str:
+        """The mapping as one JSON object with a checksum."""
+        return sealed(self._content(), kind=FORMAT, version=FORMAT_VERSION)
+
+    @classmethod
+    def from_json(cls, text: str | bytes, *, source: str = "this text") -> Self:
+        """The mapping that `to_json` was called on. Anything else is refused."""
+        content = opened(text, kind=FORMAT, version=FORMAT_VERSION, what="mapping", source=source)
+        try:
+            return cls(
+                instances=content["instances"],
+                buckets=np.array(content["buckets"], np.int32),
+                a=content["a"],
+                b=content["b"],
+                heavy_keys=np.array(content["heavy_keys"], np.uint64),
+                heavy_instances=np.array(content["heavy_instances"], np.int32),
+                heavy_weights=np.array(content["heavy_weights"], np.float64),
+                bucket_weights=np.array(content["bucket_weights"], np.float64),
+                grouping=content["grouping"],
+                ids=content["ids"],
+                columns=tuple(content["columns"]),
+                types=tuple(content.get("types", ())),
+                version=content["version"],
+                capacities=None if content["capacities"] is None else np.array(content["capacities"], np.float64),
+            )
+        except (ValueError, LookupError, TypeError, ArithmeticError) as error:
+            raise DamagedData(f"{source} is damaged ({error}). Fit and save the mapping again") from error
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the mapping to a file, whole or not at all."""
+        write_whole(path, self.to_json())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read a mapping that `save` wrote."""
+        return cls.from_json(Path(path).read_bytes(), source=str(path))

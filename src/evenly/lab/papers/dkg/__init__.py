@@ -1,0 +1,1 @@
+"""The DKG paper's figures."""

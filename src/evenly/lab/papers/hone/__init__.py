@@ -1,0 +1,1 @@
+"""The Hone paper's figures."""

@@ -1,0 +1,1 @@
+"""The OSG paper's figures."""

@@ -1,0 +1,1 @@
+"""The POSG paper's figures."""

@@ -1,0 +1,199 @@
+"""The runs behind the figures of the POSG and OSG papers: the same tuples through every grouping."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
+
+import numpy as np
+
+from evenly.costs.base import ShuffleGrouping
+from evenly.kernels.types import F64
+from evenly.lab.rivals.shuffle.full_knowledge import FullKnowledge
+from evenly.lab.rivals.shuffle.least_work import LeastWork
+from evenly.lab.rivals.shuffle.posg import POSG
+from evenly.lab.rivals.shuffle.round_robin import RoundRobin
+from evenly.lab.rivals.shuffle.virtual_finish import VirtualFinish
+from evenly.lab.simulation.keys import run_seed
+from evenly.lab.simulation.queueing import Outcome, Stage, run
+from evenly.report.figures import Curve
+
+ROUND_ROBIN = RoundRobin.name
+EVENLY = VirtualFinish.name
+READINGS = ("posg-a", "posg-b", "posg-c", "posg-cp")
+NEAREST = "posg-cp"
+"""The reading that comes nearest to the published figures: verdicts are on it, unless they say otherwise."""
+LATE = "full-knowledge-late"
+"""Exact costs, but round-robin as long as reading C: no estimate with that warm-up can do better."""
+Result = TypeVar("Result")
+SERIES = (ROUND_ROBIN, *READINGS, EVENLY, LATE, FullKnowledge.name, LeastWork.name)
+
+
+class Setting(Protocol):
+    """A stream with its instances, at one point of a figure. Settings are compared by value."""
+
+    @property
+    def stream(self) -> str:
+        """How people call the stream."""
+
+    @property
+    def instances(self) -> int:
+        """How many there are."""
+
+    @property
+    def columns(self) -> int:
+        """Of the matrices."""
+
+    @property
+    def most_runs(self) -> int:
+        """More runs than these show nothing new."""
+
+    def stage(self, seed: int) -> Stage:
+        """One stream; the same seed gives the same."""
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """What was measured at a setting, of each series in each run: mean and 99 % completion time, messages.
+
+    `left` is how many tuples had been read when a reading of POSG left round-robin (0 if never).
+    """
+
+    completion_ms: dict[str, F64]
+    p99_ms: dict[str, F64]
+    messages: dict[str, F64]
+    left: dict[str, F64]
+
+    def speedup(self, series: str) -> F64:
+        """S_L in every run."""
+        return self.completion_ms[ROUND_ROBIN] / self.completion_ms[series]
+
+    def gain(self, series: str) -> float:
+        """Mean S_L over the runs."""
+        return float(self.speedup(series).mean())
+
+    def error(self, series: str) -> float:
+        """The standard error of `gain`."""
+        values = self.speedup(series)
+        return float(values.std(ddof=1) / np.sqrt(values.size)) if values.size > 1 else 0.0
+
+
+def made(series: str, setting: Setting, seed: int, late: int = 0) -> ShuffleGrouping:
+    """The grouping of a series; `late` is the number of tuples that reading C sent round-robin."""
+    k = setting.instances
+    if series in READINGS:
+        return POSG(k, reading=series.removeprefix("posg-"), columns=setting.columns, seed=seed)
+    if series == EVENLY:
+        return VirtualFinish(k, columns=setting.columns, seed=seed)
+    if series == ROUND_ROBIN:
+        return RoundRobin(k)
+    if series == FullKnowledge.name:
+        return FullKnowledge(k, cost_ms=np.asarray)
+    return LeastWork(k, cost_ms=np.asarray, warm_up=late)
+
+
+@dataclass(eq=False)
+class Bench:
+    """Runs settings and keeps their results. `progress` hears of every run that is done."""
+
+    runs: int
+    seed: int = 0
+    workers: int | None = None
+    progress: Callable[[int], None] | None = None
+    _done: dict[tuple[Setting, Sequence[str]], Measured] = field(default_factory=dict)
+
+    def count(self, setting: Setting) -> int:
+        """How many runs a setting gets."""
+        return min(self.runs, setting.most_runs)
+
+    def measure(self, setting: Setting, series: tuple[str, ...] = SERIES) -> Measured:
+        """The runs of a setting, made now or before."""
+        if (setting, series) not in self._done:
+            found = np.array(self.each(setting, lambda stage, seed: _measure(stage, setting, series, seed)))
+            columns = ({name: found[:, row, at] for row, name in enumerate(series)} for at in range(4))
+            self._done[setting, series] = Measured(*columns)
+        return self._done[setting, series]
+
+    def each(self, setting: Setting, of: Callable[[Stage, int], Result]) -> list[Result]:
+        """What `of` gives for every stream and its seed, in the order of runs, whatever the number of workers."""
+
+        def one(number: int) -> Result:
+            seed = run_seed(self.seed, number)
+            return of(setting.stage(seed), seed)
+
+        results = []
+        with ThreadPoolExecutor(self.workers or os.cpu_count() or 1) as pool:
+            try:
+                for result in pool.map(one, range(self.count(setting))):
+                    results.append(result)
+                    if self.progress is not None:
+                        self.progress(1)
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
+        return results
+
+    def points(
+        self, figure: str, x: float | str, setting: Setting, series: tuple[str, ...] = SERIES
+    ) -> list[dict[str, object]]:
+        """Every series at one setting, as flat objects."""
+        found = self.measure(setting, series)
+        return [
+            {
+                "figure": figure,
+                "series": name,
+                "x": x,
+                "stream": setting.stream,
+                "grouping": name,
+                "instances": setting.instances,
+                "runs": self.count(setting),
+                "completion_ms_mean": float(found.completion_ms[name].mean()),
+                "completion_ms_min": float(found.completion_ms[name].min()),
+                "completion_ms_max": float(found.completion_ms[name].max()),
+                "completion_ms_p99": float(found.p99_ms[name].mean()),
+                "speedup_mean": found.gain(name),
+                "speedup_se": found.error(name),
+                "speedup_min": float(found.speedup(name).min()),
+                "speedup_max": float(found.speedup(name).max()),
+                "messages": float(found.messages[name].mean()),
+                "memory_bytes": made(name, setting, 0).memory_bytes,
+            }
+            for name in series
+        ]
+
+    def completion_curves(self, x: Sequence[float], settings: Sequence[Setting], series: Sequence[str] = SERIES) -> list[Curve]:
+        """Mean completion time over the settings, and the worst run's of the series that the paper shows, and of ours."""
+        found = [self.measure(setting) for setting in settings]
+        return [
+            Curve(name, x, [float(getattr(one.completion_ms[name], of)()) for one in found], worst=of == "max")
+            for name in series
+            for of in (("mean", "max") if name in {ROUND_ROBIN, NEAREST, EVENLY} else ("mean",))
+        ]
+
+    def gain_curves(self, x: Sequence[float], settings: Sequence[Setting], series: Sequence[str] = SERIES[1:]) -> list[Curve]:
+        """Mean S_L over the settings, and the least run's of the paper's and of ours."""
+        found = [self.measure(setting) for setting in settings]
+        return [
+            Curve(name, x, [float(getattr(one.speedup(name), of)()) for one in found], worst=of == "min")
+            for name in series
+            for of in (("mean", "min") if name in {NEAREST, EVENLY} else ("mean",))
+        ]
+
+
+def _measure(stage: Stage, setting: Setting, series: tuple[str, ...], seed: int) -> F64:
+    out = np.zeros((len(series), 4))
+    late = 0
+    for row, name in enumerate(series):
+        outcome: Outcome = run(stage, made(name, setting, seed, late if name == LATE else 0))
+        if name == "posg-c":
+            late = outcome.left_round_robin or stage.keys.size
+        out[row] = outcome.completion_ms_mean, outcome.completion_ms_p99, outcome.messages, outcome.left_round_robin
+    return out
+
+
+def others(found: Measured, series: Sequence[str] = SERIES[1:]) -> str:
+    """All series beside each other, for a verdict's reason."""
+    return ", ".join(f"{name} {found.gain(name):.2f}" for name in series)

@@ -1,0 +1,1 @@
+"""Published groupings that product code is compared with."""

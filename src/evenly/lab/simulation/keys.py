@@ -1,0 +1,308 @@
+"""Many independent streams through key groupings: how uneven the instances are, on average and at worst.
+
+One drawn stream serves all settings of an experiment, so settings are compared on the same tuples. Except for
+Space Saving and the splitting groupings, which see the order, a run needs no more than what each key weighs in
+the part to learn from and in the part to evaluate; `evenly.kernels.dkg_runs` makes the loads from that.
+`tests/unit/test_simulation.py` holds every grouping against its class, tuple by tuple.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from evenly.checks import checked_instances
+from evenly.errors import EmptyStream, InvalidParameter
+from evenly.kernels import dkg_runs as kernels
+from evenly.kernels.types import F64, I64, U64
+from evenly.keys.base import KeyGrouping, SplittingGrouping
+from evenly.keys.dkg import DKG
+from evenly.lab.rivals.keys.exact_greedy import ExactGreedy
+from evenly.lab.rivals.keys.modulo import Modulo
+from evenly.lab.rivals.keys.one_instance import OneInstance
+from evenly.lab.rivals.keys.universal import Universal
+from evenly.lab.rivals.keys.wosim import WOSIM
+from evenly.lab.rivals.splitting.d_choices import DChoices
+from evenly.lab.rivals.splitting.dkg_pkg import DKGPKG
+from evenly.lab.rivals.splitting.partial_key import PKG
+from evenly.lab.rivals.splitting.w_choices import WChoices
+from evenly.measures.load import imbalance_pct, instance_loads, sigma
+from evenly.sketches.hashing import Keys, UniversalHash, derive, key_ids
+from evenly.sketches.space_saving import SpaceSaving
+from evenly.streams.synthetic import KeyStream, injection
+
+LEARNT = 80_000
+EVALUATED = 20_000
+"""The DKG paper's cut of its streams of 100,000 tuples."""
+
+_SPLITTING: dict[str, Callable[[Setting, int], SplittingGrouping]] = {
+    PKG.name: lambda setting, seed: PKG(setting.instances, seed=seed),
+    "pkg-distinct": lambda setting, seed: PKG(setting.instances, distinct=True, seed=seed),
+    DChoices.name: lambda setting, seed: DChoices(setting.instances, seed=seed),
+    WChoices.name: lambda setting, seed: WChoices(setting.instances, seed=seed),
+    DKGPKG.name: lambda setting, seed: DKGPKG(setting.instances, theta=setting.theta, mu=setting.mu, seed=seed),
+}
+_WHOLE: dict[str, Callable[[Setting, int], KeyGrouping]] = {
+    DKG.name: lambda setting, seed: DKG(setting.instances, theta=setting.theta, mu=setting.mu, seed=seed),
+    WOSIM.name: lambda setting, seed: WOSIM(setting.instances, theta=setting.theta, seed=seed),
+    ExactGreedy.name: lambda _, seed: ExactGreedy(seed=seed),
+    Universal.name: lambda _, seed: Universal(seed=seed),
+    Modulo.name: lambda _, seed: Modulo(seed=seed),
+    OneInstance.name: lambda _, seed: OneInstance(seed=seed),
+}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One grouping with its parameters.
+
+    `theta` and `mu` are those of DKG (epsilon is theta / 2); `learnt` is how many tuples it learns from, at the
+    beginning of the stream; `power` makes the load of a key its frequency to that power (2: quadratic cost).
+    """
+
+    grouping: str
+    instances: int
+    theta: float = 0.1
+    mu: float = 2.0
+    learnt: int = LEARNT
+    power: float = 1.0
+
+    def __post_init__(self) -> None:
+        checked_instances(self.instances)
+        if self.grouping not in _WHOLE and self.grouping not in _SPLITTING:
+            known = ", ".join([*_WHOLE, *_SPLITTING])
+            raise InvalidParameter(f"there is no simulated grouping {self.grouping!r}: choose from {known}")
+        if self.learnt < 1:
+            raise InvalidParameter(f"learnt must be at least 1 tuple, got {self.learnt}")
+        if self.power != 1.0 and self.grouping in _SPLITTING:
+            raise InvalidParameter(f"{self.grouping} splits keys, and the load of a split key is known for power 1 only")
+        if self.grouping in (DKG.name, DKGPKG.name):
+            DKG(self.instances, theta=self.theta, mu=self.mu)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One measure over many runs; p99.9 beside the worst, because the worst grows with the number of runs."""
+
+    mean: float
+    worst: float
+    p999: float
+
+    @classmethod
+    def of(cls, values: F64) -> Summary:
+        return cls(float(values.mean()), float(values.max()), float(np.quantile(values, 0.999)))
+
+
+@dataclass(frozen=True, eq=False)
+class Runs:
+    """λ (in %) and sigma (in tuples) of every setting in every run: arrays of settings x runs."""
+
+    stream: str
+    settings: tuple[Setting, ...]
+    imbalance_pct: F64
+    sigma: F64
+
+    def at(self, setting: Setting) -> tuple[F64, F64]:
+        """λ and sigma of one setting in every run."""
+        row = self.settings.index(setting)
+        return self.imbalance_pct[row], self.sigma[row]
+
+
+def simulate(
+    stream: KeyStream,
+    settings: Sequence[Setting],
+    *,
+    runs: int,
+    seed: int = 0,
+    evaluated: int = EVALUATED,
+    workers: int | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Runs:
+    """Draw `runs` streams and put each through all settings.
+
+    A stream has the tuples that the settings learn from (the longest `learnt`), then `evaluated` more. Stream and
+    hashes of a run depend on `seed` and the run's number alone, so the number of `workers` (threads; by default
+    one a core) changes nothing. `progress` is called with 1 after each run, in the order of runs.
+    """
+    if runs < 1:
+        raise InvalidParameter(f"runs must be at least 1, got {runs}")
+    if evaluated < 1:
+        raise InvalidParameter(f"evaluated must be at least 1 tuple, got {evaluated}")
+    if not settings:
+        raise InvalidParameter("there is nothing to simulate: give at least one setting")
+    threads = (os.cpu_count() or 1) if workers is None else workers
+    if threads < 1:
+        raise InvalidParameter(f"workers must be at least 1, got {workers}")
+    wanted = tuple(settings)
+    measured = np.empty((runs, len(wanted), 2))
+
+    def one(run: int) -> F64:
+        return _run(stream, wanted, evaluated, run_seed(seed, run))
+
+    with ThreadPoolExecutor(threads) as pool:
+        try:
+            for run, result in enumerate(pool.map(one, range(runs))):
+                measured[run] = result
+                if progress is not None:
+                    progress(1)
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+    return Runs(stream.name, wanted, np.ascontiguousarray(measured[:, :, 0].T), np.ascontiguousarray(measured[:, :, 1].T))
+
+
+def simulate_recorded(keys: Keys, settings: Sequence[Setting], *, draws: int, seed: int = 0) -> Runs:
+    """One recorded stream, through all settings, with `draws` different hashes.
+
+    The settings learn from the beginning of the stream (`learnt`), and what follows the longest is evaluated. What
+    Space Saving finds does not depend on the hash, so it looks at the tuples once.
+    """
+    if draws < 1:
+        raise InvalidParameter(f"draws must be at least 1, got {draws}")
+    wanted = tuple(settings)
+    learnt = max(setting.learnt for setting in wanted)
+    ids = key_ids(keys)
+    if learnt >= ids.size:
+        raise EmptyStream(f"{ids.size} tuples leave none to evaluate after {learnt} to learn from: learn from fewer")
+    distinct, ranks = np.unique(ids, return_inverse=True)
+    counts = np.bincount(ranks[learnt:], minlength=distinct.size).astype(np.float64)
+    everything = np.arange(distinct.size)
+    first = _Drawn(ids, distinct, counts, _residues(distinct, 0), 0, ranks, everything, distinct.size)
+    measured = np.empty((draws, len(wanted), 2))
+    for draw in range(draws):
+        of_draw = run_seed(seed, draw)
+        measured[draw] = _measure(replace(first, residues=_residues(distinct, of_draw), seed=of_draw), wanted, learnt)
+    return Runs("recorded", wanted, np.ascontiguousarray(measured[:, :, 0].T), np.ascontiguousarray(measured[:, :, 1].T))
+
+
+def run_seed(seed: int, run: int) -> int:
+    """The seed of stream and hashes of one run."""
+    return derive(seed, f"run{run}", 2**63)
+
+
+def memory_bytes(setting: Setting, stream: KeyStream, *, seed: int = 0) -> tuple[int, int]:
+    """What the learner holds after it has learnt, and what its mapping needs (0 where each sender decides alone)."""
+    keys = stream.draw(setting.learnt, seed=seed)
+    if setting.grouping in _SPLITTING:
+        sender = _sender(setting, keys.view(np.uint64), seed)
+        sender.route(keys)
+        return sender.memory_bytes, 0
+    fitted = _WHOLE[setting.grouping](setting, seed).fit(keys)
+    return fitted.memory_bytes, fitted.mapping(setting.instances).memory_bytes
+
+
+@dataclass(eq=False)
+class _Drawn:
+    """One run's tuples, and what each key weighs in their parts."""
+
+    ids: U64
+    keys: U64
+    evaluated: F64
+    residues: U64
+    seed: int
+    _ranks: I64
+    _seen: I64
+    _universe: int
+    _learnt: dict[int, F64] = field(default_factory=dict)
+    _heavy: dict[tuple[int, float], tuple[I64, F64]] = field(default_factory=dict)
+    _sorted: dict[float, F64] = field(default_factory=dict)
+
+    def learnt(self, tuples: int) -> F64:
+        """How often each key occurs in the first `tuples` tuples."""
+        if tuples not in self._learnt:
+            counted = np.bincount(self._ranks[:tuples], minlength=self._universe)
+            self._learnt[tuples] = counted[self._seen].astype(np.float64)
+        return self._learnt[tuples]
+
+    def heaviest_first(self, power: float) -> F64:
+        """What the keys weigh when evaluated, in descending order."""
+        if power not in self._sorted:
+            loads = self.evaluated[self.evaluated > 0.0] ** power
+            self._sorted[power] = np.sort(loads)[::-1].copy()
+        return self._sorted[power]
+
+    def heavy(self, tuples: int, theta: float) -> tuple[I64, F64]:
+        """The heavy keys of the first `tuples` tuples, as places in `keys` in the order of ids, and their sure weights.
+
+        A sure weight never exceeds the true one. So where no key truly reaches theta, Space Saving need not run.
+        """
+        if (tuples, theta) not in self._heavy:
+            found = np.zeros(0, np.int64), np.zeros(0)
+            if self.learnt(tuples).max() >= theta * tuples:
+                summary = SpaceSaving(math.ceil(1.0 / (theta / 2.0)))
+                summary.update(self.ids[:tuples])
+                keys, counts, errors = summary.heavy(theta * summary.total)
+                order = np.argsort(keys)
+                places = np.array([np.flatnonzero(self.keys == key)[0] for key in keys[order]], np.int64)
+                found = places, (counts - errors)[order]
+            self._heavy[tuples, theta] = found
+        return self._heavy[tuples, theta]
+
+
+def _draw(stream: KeyStream, learnt: int, evaluated: int, seed: int) -> _Drawn:
+    """The stream that `stream.draw(learnt + evaluated, seed=seed)` gives, and its counts."""
+    rng = np.random.default_rng(seed)
+    values = injection(stream.n, rng).view(np.uint64)
+    ranks = stream.draw_ranks(learnt + evaluated, rng)
+    counts = np.bincount(ranks[learnt:], minlength=stream.n)
+    seen = np.flatnonzero(np.bincount(ranks, minlength=stream.n))
+    keys = values[seen]
+    return _Drawn(values[ranks], keys, counts[seen].astype(np.float64), _residues(keys, seed), seed, ranks, seen, stream.n)
+
+
+def _residues(keys: U64, seed: int) -> U64:
+    """The residues of the hash that groupings draw with this seed, whatever their number of buckets."""
+    drawn = UniversalHash(1, seed=seed)
+    return kernels.residues(keys, np.uint64(drawn.a), np.uint64(drawn.b))
+
+
+def _run(stream: KeyStream, settings: Sequence[Setting], evaluated: int, seed: int) -> F64:
+    """λ and sigma of each setting on one stream."""
+    learnt = max(setting.learnt for setting in settings)
+    return _measure(_draw(stream, learnt, evaluated, seed), settings, learnt)
+
+
+def _measure(drawn: _Drawn, settings: Sequence[Setting], learnt: int) -> F64:
+    out = np.empty((len(settings), 2))
+    for row, setting in enumerate(settings):
+        loads = _loads(setting, drawn, learnt)
+        out[row] = imbalance_pct(loads), sigma(loads)
+    return out
+
+
+def _loads(setting: Setting, drawn: _Drawn, start: int) -> F64:
+    """The load of every instance for the tuples from `start` on."""
+    if setting.grouping in _SPLITTING:
+        sender = _sender(setting, drawn.ids[: setting.learnt], drawn.seed)
+        return instance_loads(sender.route(drawn.ids[start:]), setting.instances)
+    if setting.grouping == ExactGreedy.name:
+        return kernels.greedy_loads(drawn.heaviest_first(setting.power), setting.instances)
+    evaluated = drawn.evaluated if setting.power == 1.0 else drawn.evaluated**setting.power
+    if setting.grouping in (DKG.name, WOSIM.name):
+        return _learnt_loads(setting, drawn, evaluated)
+    if setting.grouping == Universal.name:
+        return kernels.hashed_loads(drawn.residues, evaluated, setting.instances)
+    modulus = np.uint64(setting.instances if setting.grouping == Modulo.name else 1)
+    return instance_loads((drawn.keys % modulus).astype(np.int64), setting.instances, evaluated)
+
+
+def _learnt_loads(setting: Setting, drawn: _Drawn, evaluated: F64) -> F64:
+    instances = setting.instances
+    heavy, weights = drawn.heavy(setting.learnt, setting.theta)
+    if setting.grouping == WOSIM.name:
+        return kernels.unscheduled_loads(drawn.residues, evaluated, heavy, weights**setting.power, instances)
+    buckets = math.ceil(instances * setting.mu)
+    learnt = drawn.learnt(setting.learnt)
+    return kernels.dkg_loads(drawn.residues, learnt, evaluated, heavy, weights, buckets, instances, setting.power)
+
+
+def _sender(setting: Setting, ids: U64, seed: int) -> SplittingGrouping:
+    sender = _SPLITTING[setting.grouping](setting, seed)
+    if isinstance(sender, DKGPKG):
+        sender.fit(ids)
+    return sender

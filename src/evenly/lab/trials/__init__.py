@@ -1,0 +1,1 @@
+"""Runs on Spark that are measured row by row."""

@@ -1,0 +1,156 @@
+"""A Python function over rows of unequal cost, with all instances busy to the end, for `DataFrame.transform`."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
+
+from evenly.costs.model import CostModel
+from evenly.costs.placing import Placement, place
+from evenly.errors import InvalidParameter, StreamingMismatch
+from evenly.spark.costs.candidates import candidate_keys, with_candidates
+from evenly.spark.costs.options import CostKey, checked_key, checked_options
+from evenly.spark.costs.routing import with_id
+from evenly.spark.costs.saved_costs import load_costs
+from evenly.spark.costs.sizes import size_of
+from evenly.spark.costs.stage import Stage, results_of
+from evenly.spark.costs.watch import CostWatch
+
+Costs = CostModel | str | os.PathLike[str]
+EVEN_TIMES_EVERY = 16
+_LOG = logging.getLogger(__name__)
+
+
+def by_cost(
+    df: DataFrame,
+    function: Callable[[Any], Any],
+    schema: StructType | str,
+    *,
+    cost_key: CostKey | None = None,
+    instances: int,
+    costs: Costs | None = None,
+    objective: str = "completion",
+    batch_rows: int | None = None,
+    threads: int = 1,
+    on_error: str = "fail",
+    retries: int = 0,
+    time_limit_s: float | None = None,
+    routers: int | None = None,
+    watch: CostWatch | None = None,
+) -> DataFrame:
+    """Run `function` on every row of `df`, in `instances` tasks that all have about the same work.
+
+        df.transform(evenly.by_cost, function=fetch, schema="size long", cost_key="host", instances=16)
+
+    Every row is run and gives one result; the order of results is not promised. Nothing runs before an action does, and
+    nothing is persisted: one stage, one computation of `df`.
+
+    - `function(row)` gets a Spark `Row` and returns a dict (by name), a tuple (by position), or, if `schema` has one field,
+      its value. With `batch_rows=n` it gets a pyarrow RecordBatch of at most n rows and returns a RecordBatch or Table with any
+      number of rows. An `async def` function runs `threads` calls at a time on one event loop.
+    - `cost_key`: the column or SQL expression that the cost depends on (an id, a class, a length in steps), or several. None:
+      the one of `costs`, or else `watch.costs` has the column that predicts the cost best.
+    - `costs`: a `CostModel` or the path of a saved one that Spark can read. Without it rows go out evenly, as with
+      `repartition(instances)`; what is measured on the way (`watch.costs`) is for the next run.
+    - `objective`: "completion" (instances have the same work, and short rows are first within each, for the least mean
+      completion time), "batch-time" (the same work, in any order) or "arrival" (the online rule of POSG, in the order of
+      arrival: for an input that is read in the same order again, not behind a shuffle).
+    - `threads` (1 to 1,000): calls at once in each instance, for functions that wait. A row costs its share of the time.
+    - `on_error`: "fail" ends the job with the row and the error; "skip" adds a column `error` (`good_rows`, `failed_rows`), and
+      survives rows that end their process. `worker_errors` raises what ended a job as its class.
+      `retries` (0 to 100) calls again before that. `time_limit_s` makes a longer call an error.
+    - `routers`: tasks that deal out the rows through Python; None: none, but where they are expected to pay (few rows, or one
+      that costs as much as half an instance's work). Else rows are dealt in turn from the costliest down, in the JVM.
+    - `watch`: a `CostWatch` that says what was decided and measured, and gives a model for the next run.
+
+    Spark may run a task again (a lost worker, speculation), and the function is then called again for its rows; each row is
+    still in the result once. Where dealing by cost is not expected to save more than routing takes, rows go out evenly.
+    """
+    if df.isStreaming:
+        raise StreamingMismatch("by_cost works on a batch DataFrame: use stream_by_cost for a stream")
+    options = checked_options(
+        function,
+        instances=instances,
+        objective=objective,
+        batch_rows=batch_rows,
+        threads=threads,
+        on_error=on_error,
+        retries=retries,
+        time_limit_s=time_limit_s,
+        routers=routers,
+    )
+    model = None if costs is None else loaded(costs, df.sparkSession)
+    expressions = chosen_key(cost_key, model)
+    stage = Stage.of(df, function, schema, options)
+    if model is not None:
+        decision = decided(df, stage, model)
+        _LOG.info("by_cost, %d instances: %s", instances, decision.reason)
+        ran = scheduled(df, stage, model, decision, report=watch is not None)
+        return results_of(ran if watch is None else watch.observe(ran, model, decision=decision))
+    decision = Placement(reason="evenly: nothing is known of costs yet")
+    _LOG.info("by_cost, %d instances: %s", instances, decision.reason)
+    keyed = df if expressions is None else with_id(df, expressions)  # a key that is not there is an error, watched or not
+    if watch is None:
+        return results_of(stage.evenly(df, report=False))
+    if expressions is not None:
+        return results_of(watch.observe(stage.evenly(keyed), CostModel(expressions), decision=decision))
+    candidates = candidate_keys(df)
+    ran = stage.evenly(with_candidates(df, candidates), candidates=len(candidates))
+    return results_of(watch.observe(ran, CostModel(), decision=decision, candidates=candidates))
+
+
+def decided(df: DataFrame, stage: Stage, model: CostModel) -> Placement:
+    """Whether `df` is dealt by cost."""
+    options = stage.options
+    if not model.expressions:
+        return Placement(reason="evenly: no column is known to tell the cost")
+    if options.objective == "arrival" and model.rows > 0.0:
+        return Placement("routers", reason="in the order of arrival, as asked for")
+    size = size_of(df, last_rows=model.batch_rows)
+    return place(
+        model,
+        options.instances,
+        rows=size.rows,
+        row_bytes=size.row_bytes,
+        partitions=options.routers,
+        slots=size.slots,
+        objective=options.objective,
+        ways=stage.ways(df),
+    )
+
+
+def scheduled(df: DataFrame, stage: Stage, model: CostModel, decision: Placement, *, report: bool) -> DataFrame:
+    """The stage over `df` as it was decided."""
+    if decision.by_cost:
+        keyed = with_id(df, model.expressions, order=stage.options.order)
+        return stage.by_cost(keyed, model, report=report, way=decision.way)
+    every = EVEN_TIMES_EVERY if model.rows > 0.0 else 1
+    keyed = with_id(df, model.expressions) if model.expressions else df
+    return stage.evenly(keyed if report else df, report=report, time_every=every)
+
+
+def loaded(costs: Costs, spark: Any) -> CostModel:
+    """A model, given or saved on any path that Spark can read."""
+    if isinstance(costs, CostModel):
+        return costs
+    if isinstance(costs, (str, os.PathLike)):
+        return load_costs(spark, costs)
+    raise InvalidParameter(f"costs must be a CostModel or the path of a saved one, got {costs!r}")
+
+
+def chosen_key(cost_key: CostKey | None, model: CostModel | None) -> tuple[str, ...] | None:
+    """The expressions of the cost key, which must be the model's; None if nobody named one."""
+    given = None if cost_key is None else checked_key(cost_key)
+    if model is None:
+        return given
+    if given is not None and given != model.expressions:
+        raise InvalidParameter(
+            f"the costs are of the key {', '.join(model.expressions) or 'nothing'}, not of {', '.join(given)}: "
+            "learn them for this key, or leave cost_key out"
+        )
+    return model.expressions

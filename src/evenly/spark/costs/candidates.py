@@ -1,0 +1,120 @@
+"""Which column tells what a row costs: the candidates of a frame, and what was measured of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, BinaryType, MapType, NumericType, StringType, StructType
+
+from evenly.checks import checked_whole
+from evenly.costs.model import CostModel
+from evenly.costs.recommend import Predictor, recommend
+from evenly.costs.report import CostMeter, InstanceReport
+from evenly.errors import InvalidKeys, StreamingMismatch
+from evenly.spark.costs.options import checked_key, checked_options
+from evenly.spark.costs.routing import content_hash, key_column
+from evenly.spark.costs.stage import Stage, reports_of
+from evenly.spark.keyed.keys import key_names, quoted
+from evenly.worker.executing import CANDIDATE
+
+_MOST_CANDIDATES, _MOST_ROWS, _TRIAL_INSTANCES = 32, 65_536, 4
+
+
+def recommend_cost_key(
+    df: DataFrame,
+    function: Callable[[Any], Any],
+    schema: StructType | str,
+    *,
+    candidates: Sequence[str] | None = None,
+    rows: int = 2_000,
+) -> list[Predictor]:
+    """Which column or expression tells best what a row costs: candidates by how much of the cost they explain, best first.
+
+    Runs `function` on `rows` rows (100 to 65,536) and compares by cross-validation, so a column of distinct values explains
+    nothing. `candidates` are columns and SQL expressions; None: every column, sizes of texts, arrays and numbers in steps. Only
+    those that explain 5 % of the variance are listed: an empty list says that none helps, or that costs hardly differ.
+    """
+    if df.isStreaming:
+        raise StreamingMismatch(
+            "recommend_cost_key works on a batch DataFrame: give it some rows of the stream, read as a batch"
+        )
+    rows = checked_whole(rows, "rows", 100, _MOST_ROWS)
+    tried = candidate_keys(df) if candidates is None else checked_key(candidates)
+    options = checked_options(
+        function,
+        instances=_TRIAL_INSTANCES,
+        objective="batch-time",
+        batch_rows=None,
+        threads=1,
+        on_error="fail",
+        retries=0,
+        time_limit_s=None,
+        routers=None,
+    )
+    stage = Stage.of(df, function, schema, options)
+    # Rows with the least hashes: any rows, but the same ones each time.
+    some = df.withColumn("__evenly_hash", content_hash(df)).orderBy("__evenly_hash").limit(rows).drop("__evenly_hash")
+    reports = reports_of(stage.evenly(with_candidates(some, tried), candidates=len(tried)))
+    return recommend(*measured(reports, tried)) if tried else []
+
+
+def candidate_keys(df: DataFrame) -> tuple[str, ...]:
+    """Expressions that may tell a row's cost: columns, and sizes in steps of the square root of 2."""
+    found: list[str] = []
+    for field in df.schema.fields:
+        name, kind = field.name, field.dataType
+        sized = None
+        if isinstance(kind, (StringType, BinaryType)):
+            sized = f"length({quoted(name)})"
+        elif isinstance(kind, (ArrayType, MapType)):
+            sized = f"size({quoted(name)})"
+        elif isinstance(kind, NumericType):
+            sized = f"abs({quoted(name)})"
+        with suppress(InvalidKeys):
+            found += key_names(df, name)
+        if sized is not None:
+            found.append(f"try_cast(2 * log2({sized} + 1) as int)")
+    return tuple(found[:_MOST_CANDIDATES])
+
+
+def with_candidates(df: DataFrame, candidates: tuple[str, ...]) -> DataFrame:
+    """`df` with the id of each candidate."""
+    ids = [F.xxhash64(key_column(df, each)).alias(f"{CANDIDATE}{at}") for at, each in enumerate(candidates)]
+    return df.select("*", *ids)
+
+
+def measured(reports: Sequence[InstanceReport], candidates: tuple[str, ...]) -> tuple[Any, dict[str, Any]]:
+    """The costs of rows, and their ids by each candidate."""
+    told = [report.columns for report in reports if report.columns]
+    costs_s = np.concatenate([columns["cost_s"] for columns in told]) if told else np.empty(0)
+    ids = {
+        each: np.concatenate([columns[f"{CANDIDATE}{at}"] for columns in told]) if told else np.empty(0, np.int64)
+        for at, each in enumerate(candidates)
+    }
+    return costs_s, ids
+
+
+def by_best_key(reports: Sequence[InstanceReport], candidates: tuple[str, ...]) -> CostModel:
+    """What was learnt, by the candidate that tells the cost best; of no key, if none does."""
+    found = recommend(*measured(reports, candidates))
+    best = found[0].expression if found else None
+    at = None if best is None else candidates.index(best)
+    return CostModel(() if best is None else (best,)).learn_all(_by_key(report, at) for report in reports)
+
+
+def _by_key(report: InstanceReport, candidate: int | None) -> InstanceReport:
+    """A report on candidates as one on the candidate that was chosen; None: all rows have one key."""
+    meter = CostMeter()
+    if report.columns:
+        costs_s = report.columns["cost_s"]
+        meter.add(np.zeros(costs_s.size, np.int64) if candidate is None else report.columns[f"{CANDIDATE}{candidate}"], costs_s)
+    told = meter.report(instance=report.instance)
+    return replace(
+        report, ids=told.ids, counts=told.counts, sums_s=told.sums_s, squares=told.squares, rest=told.rest, columns=None
+    )

@@ -1,0 +1,57 @@
+"""Rows to instances in turn, the costliest first, in column arithmetic: no Python before the exchange, and one exchange.
+
+It is what `repartition(n)` does, a sort and a round-robin, with another order: by the estimate of a row, then by a hash of its
+content. So a task that is run again deals as before (rows that are equal in all columns are interchangeable).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from evenly.costs.table import CostTable
+from evenly.costs.turns import COST_BITS, SPREAD, packed
+from evenly.spark.costs.routing import ORDER
+from evenly.spark.placing.lookup import ById, lookup_tables
+from evenly.worker.executing import ESTIMATE, ID
+
+_FOUND, _AT = "__evenly_found", "__evenly_at"
+_POSITION_BITS = 33
+"""Of `monotonically_increasing_id`: the position in the partition; above them is the partition's number."""
+
+
+def deal_in_turn(df: DataFrame, table: CostTable, instances: int) -> DataFrame:
+    """The rows of `df` (with id and order), each in the partition of its instance, with its estimate.
+
+    In SQL rather than in functions of columns, each of which is a call of the JVM: a job of two seconds would feel them.
+    """
+    found = df.select("*", _estimate(df, table).alias(_FOUND))
+    # The rank, then as much of the hash as there is room for: almost always one number tells two rows apart.
+    turn = f"shiftleft(shiftright({_FOUND}, {COST_BITS}), {COST_BITS}) | shiftrightunsigned({ORDER}, {64 - COST_BITS})"
+    rows = found.sortWithinPartitions(F.expr(turn), ORDER).selectExpr(
+        f"* except ({ORDER}, {_FOUND})",
+        f"cast({_FOUND} & {(1 << COST_BITS) - 1}L as double) * 1e-9D as {ESTIMATE}",
+        # Not deterministic: so Spark keeps the sort below, whatever follows.
+        f"monotonically_increasing_id() as {_AT}",
+    )
+    return rows.repartitionById(instances, F.expr(_instance(instances)))
+
+
+def _estimate(df: DataFrame, table: CostTable) -> Column:
+    """The packed estimate of a row, by its id."""
+    values = packed(table)
+    otherwise = F.expr(f"{values[-1]}L")
+    if not table.ids.size:
+        return otherwise
+    by_id = ById.of(table.ids.view(np.uint64), values[:-1])
+    return by_id.found(lookup_tables(df, {"costs": by_id.table})["costs"], ID, otherwise)
+
+
+def _instance(instances: int) -> str:
+    """`turns.in_turn`, of the number that Spark gives a row."""
+    position, part, many = f"({_AT} & {(1 << _POSITION_BITS) - 1}L)", f"shiftright({_AT}, {_POSITION_BITS})", f"{instances}L"
+    backwards = f"({position} div {many} + {part}) % 2 = 1"
+    place = f"if({backwards}, {instances - 1}L - {position} % {many}, {position} % {many})"
+    first = f"shiftright((shiftright({part}, 1) * {SPREAD}L & {2**32 - 1}L) * {many}, 32)"
+    return f"cast(({place} + {first}) % {many} as int)"

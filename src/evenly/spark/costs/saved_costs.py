@@ -1,0 +1,81 @@
+"""Cost models on any path that Spark can read: local, HDFS, an object store."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from evenly.costs.model import CostModel
+from evenly.errors import DamagedData, InvalidParameter, MissingFile, UnreadableFile
+from evenly.spark.jvm.hadoop_files import Folder
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
+_GLOB = re.compile(r"([\\{}\[\]*?])")
+_LONGEST = 300
+_MOST_BYTES = 1 << 24
+
+
+def load_costs(spark: Any, path: str | os.PathLike[str]) -> CostModel:
+    """The model that was saved there. A path without a scheme is a local one, or else one of Spark's own file system."""
+    named = os.fspath(path)
+    local = not _SCHEME.match(named)
+    if local and (Path(named).exists() or not isinstance(path, str)):
+        return CostModel.from_json(_read_here(named), source=named)
+    return CostModel.from_json(_read_by_spark(spark, named), source=named)
+
+
+def save_costs(spark: Any, costs: CostModel, path: str | os.PathLike[str]) -> None:
+    """Write a model to any path that Spark can write to, whole or not at all. A path without a scheme is a local one."""
+    named = os.fspath(path)
+    if not _SCHEME.match(named):
+        costs.save(named)
+        return
+    if not isinstance(spark, SparkSession) or not hasattr(spark, "_jsparkSession"):
+        raise InvalidParameter(f"{named} can be written from a classic Spark session only: save the costs to a local file")
+    folder, _, name = named.rpartition("/")
+    try:
+        Folder(spark, folder).write(name, costs.to_json())
+    except Py4JJavaError as error:
+        raise UnreadableFile(f"the costs cannot be written to {named}: {_reason(error)}") from error
+
+
+def _read_here(named: str) -> bytes:
+    try:
+        return Path(named).read_bytes()
+    except FileNotFoundError as error:
+        raise MissingFile(f"there is no file {named}: give costs= the path of a saved CostModel") from error
+    except IsADirectoryError as error:
+        raise UnreadableFile(f"{named} is a folder: give costs= the path of a saved CostModel") from error
+    except OSError as error:
+        raise UnreadableFile(f"{named} cannot be read: {error}") from error
+
+
+def _read_by_spark(spark: Any, named: str) -> bytes:
+    """The content of one file, by the data source that every kind of session has."""
+    try:
+        files = spark.read.format("binaryFile").load(_GLOB.sub(r"\\\1", named))
+        found = files.select("path", "length").limit(2).collect()
+        one = len(found) == 1 and Path(found[0].path).name == Path(named).name
+        content = files.select("content").first() if one and found[0].length <= _MOST_BYTES else None
+    except (PySparkException, Py4JJavaError) as error:
+        if "PATH_NOT_FOUND" in str(error) or "FileNotFoundException" in str(error):
+            raise MissingFile(f"there is no file {named}: give costs= the path of a saved CostModel") from error
+        raise UnreadableFile(f"{named} cannot be read by Spark: {_reason(error)}") from error
+    if not one:
+        raise UnreadableFile(f"{named} is a folder: give costs= the path of a saved CostModel")
+    if content is None:
+        raise DamagedData(f"{named} is not a saved cost model: it has {found[0].length:,} bytes")
+    return bytes(content[0])
+
+
+def _reason(error: Exception) -> str:
+    """What Java says in one line."""
+    java = getattr(error, "java_exception", None)
+    text = str(error if java is None else java.toString()).strip().splitlines()[0]
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"

@@ -1,0 +1,134 @@
+"""One batch of rows through a user's function: placed evenly or by cost, run, measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import BinaryType, StructField, StructType
+
+from evenly.costs.dealing import Rule
+from evenly.costs.model import CostModel
+from evenly.costs.placing import WAYS, Way
+from evenly.costs.report import InstanceReport
+from evenly.errors import InvalidParameter
+from evenly.kernels.types import F64
+from evenly.spark.costs.dealing import deal_in_turn
+from evenly.spark.costs.options import Options, checked_schema, one_attempt
+from evenly.spark.costs.routing import route
+from evenly.spark.costs.skipped import LETTER_TYPE
+from evenly.spark.worker_errors import worker_errors
+from evenly.worker.calling import Calls
+from evenly.worker.executing import ESTIMATE, ID, MOST_MEASURED, REPORT, Work, executor
+from evenly.worker.letters import ERROR
+from evenly.worker.results import Shape
+from evenly.worker.routing import Routing
+
+UNWATCHED_TIMES_EVERY = 64
+_MOST_IN_ALL, _LEAST_MEASURED = 32_768, 64
+_in_arrow: dict[tuple[str, str | None], pa.Schema] = {}
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """A user's function and how it is run. Its results come with a hidden column for reports."""
+
+    work: Work
+    options: Options
+    schema: StructType
+
+    @classmethod
+    def of(cls, df: DataFrame, function: Callable[[Any], Any], schema: StructType | str, options: Options) -> Stage:
+        """For rows with the columns of `df`."""
+        for name in df.columns:
+            if name.lower().startswith("__evenly_"):
+                raise InvalidParameter(f"there is a column {name!r}, a name that Evenly uses: rename it")
+        parsed = checked_schema(df, schema, skip=options.skip)
+        nullable = StructType([StructField(field.name, field.dataType, nullable=True) for field in parsed.fields])
+        strict = frozenset(field.name for field in parsed.fields if not field.nullable)
+        calls = Calls(function, threads=options.threads, retries=options.retries, limit_s=options.time_limit_s)
+        shape = Shape(_arrow_schema(df, nullable), strict)
+        once = options.skip and one_attempt(df)
+        work = Work(calls, shape, len(df.columns), batch_rows=options.batch_rows, skip=options.skip, one_attempt=once)
+        return cls(work, options, nullable.add(ERROR, LETTER_TYPE) if options.skip else nullable)
+
+    def evenly(self, rows: DataFrame, *, report: bool = True, time_every: int = 1, candidates: int = 0) -> DataFrame:
+        """The same number of rows to each instance."""
+        placed = rows.repartition(self.options.instances)
+        if self.work.batch_rows is not None and self.options.objective != "arrival" and ID in rows.columns:
+            placed = placed.sortWithinPartitions(ID)  # batches of one key tell what the key costs
+        calls = replace(self.work.calls, time_every=time_every)
+        # All reports come to the driver: together they have a bound, however many instances there are.
+        most = min(MOST_MEASURED, max(_LEAST_MEASURED, _MOST_IN_ALL // self.options.instances))
+        work = replace(self.work, calls=calls, report=report, candidates=candidates, most_measured=most)
+        return self._run(placed, work)
+
+    def by_cost(
+        self,
+        rows: DataFrame,
+        model: CostModel,
+        *,
+        shares: F64 | None = None,
+        report: bool = True,
+        way: Way = "routers",
+    ) -> DataFrame:
+        """About the same work to each instance, by the estimates of `model`; or, by routers, in the proportion of `shares`."""
+        options = self.options
+        work = replace(self.work, report=report)
+        if way == "in turn":
+            return self._run(self._ordered(deal_in_turn(rows, model.table, options.instances)), work)
+        equal = np.full(options.instances, 1.0 / options.instances)
+        rule: Rule = "arrival" if options.objective == "arrival" else "longest-first"
+        routing = Routing(model.table, equal if shares is None else shares, rule)
+        routers = 1 if way == "one router" else options.routers
+        return self._run(self._ordered(route(rows, routing, routers=routers)), work)
+
+    def ways(self, df: DataFrame) -> tuple[Way, ...]:
+        """The ways to deal out `df` by cost that there are."""
+        if self.options.routers is not None:
+            return ("routers",)
+        return WAYS if hasattr(type(df), "repartitionById") else WAYS[1:]  # Spark 4.1 and later
+
+    def _ordered(self, placed: DataFrame) -> DataFrame:
+        """Rows in the order in which an instance should run them."""
+        options = self.options
+        if options.objective == "completion":
+            # Batches are of one key, as far as may be. Without them one number to sort by is half the work.
+            return placed.sortWithinPartitions(ESTIMATE, *([] if options.batch_rows is None else [ID]))
+        # Several calls at once end together if the longest begin first; and batches are to be of rows that are alike.
+        if options.objective == "batch-time" and (options.threads > 1 or options.batch_rows is not None):
+            return placed.sortWithinPartitions(F.col(ESTIMATE).desc(), ID)
+        return placed
+
+    def _run(self, placed: DataFrame, work: Work) -> DataFrame:
+        if not work.report:  # nobody asks what rows cost
+            work = replace(work, calls=replace(work.calls, time_every=UNWATCHED_TIMES_EVERY))
+        output = StructType([*self.schema.fields]).add(REPORT, BinaryType())
+        return placed.mapInArrow(executor(work), output)
+
+
+def reports_of(ran: DataFrame) -> list[InstanceReport]:
+    """The reports among the results of a stage that was run (and persisted)."""
+    with worker_errors():
+        told = ran.where(F.col(REPORT).isNotNull()).select(REPORT).collect()
+    return [InstanceReport.from_bytes(bytes(row[0])) for row in told]
+
+
+def results_of(ran: DataFrame) -> DataFrame:
+    """The results alone."""
+    return ran.where(F.col(REPORT).isNull()).drop(REPORT)
+
+
+def _arrow_schema(df: DataFrame, schema: StructType) -> pa.Schema:
+    """What Spark makes of a schema in Arrow, by its public way: a query without tasks, once for each schema and time zone."""
+    spark = df.sparkSession
+    asked = (schema.json(), spark.conf.get("spark.sql.session.timeZone"))
+    if asked not in _in_arrow:
+        nothing = (F.lit(None).cast(field.dataType).alias(field.name) for field in schema.fields)
+        _in_arrow[asked] = spark.range(0).select(*nothing).toArrow().schema
+    return _in_arrow[asked]

@@ -1,0 +1,178 @@
+"""A Python function over the rows of a stream, with all instances busy to the end of each micro-batch."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import StructType
+
+from evenly.costs.model import CostModel
+from evenly.costs.scheduler import CostScheduler
+from evenly.errors import InvalidParameter, StreamingMismatch
+from evenly.spark.costs.by_cost import Costs, chosen_key, loaded
+from evenly.spark.costs.options import CostKey, checked_options
+from evenly.spark.costs.routing import with_id
+from evenly.spark.costs.sizes import size_of
+from evenly.spark.costs.skipped import failed_rows, good_rows
+from evenly.spark.costs.stage import Stage, reports_of, results_of
+from evenly.spark.costs.store import CostStore
+from evenly.spark.costs.watch import CostWatch
+
+_LOG = logging.getLogger(__name__)
+Sink = Callable[[DataFrame, int], None]
+"""Writes the results of a batch. It may be called again with the same batch number, after a restart: then it must replace."""
+
+
+def stream_by_cost(
+    rows: DataFrame,
+    function: Callable[[Any], Any],
+    schema: StructType | str,
+    *,
+    cost_key: CostKey | None = None,
+    instances: int,
+    sink: Sink,
+    checkpoint: str | Path,
+    trigger: Mapping[str, Any] | None = None,
+    costs: Costs | None = None,
+    dead_letters: Sink | None = None,
+    query_name: str | None = None,
+    objective: str = "completion",
+    batch_rows: int | None = None,
+    threads: int = 1,
+    on_error: str = "fail",
+    retries: int = 0,
+    time_limit_s: float | None = None,
+    routers: int | None = None,
+    watch: CostWatch | None = None,
+) -> StreamingQuery:
+    """Start a query that runs `function` on every row of a stream, in `instances` tasks a batch with about the same work each.
+
+        def sink(results, batch_id):
+            results.write.mode("overwrite").parquet(f"/data/sizes/batch={batch_id}")
+
+        query = evenly.stream_by_cost(
+            rows, fetch, "size long", cost_key="host", instances=16, sink=sink, checkpoint="/data/checkpoint"
+        )
+
+    Each batch is run once into a persisted result, then `sink(results, batch_id)` is called, then what was measured is saved
+    beside the checkpoint, then the batch is committed. A restart goes on with what was learnt. A batch that is run again
+    (the driver died before the commit) is not counted twice, and gives the sink the same batch number.
+
+    - `function`, `schema` and the options are those of `by_cost`; `cost_key` may only be left out if `costs` has it.
+    - `trigger`: what `writeStream.trigger` takes, `{"availableNow": True}` or `{"processingTime": "10 seconds"}`.
+    - `costs`: what to begin with; a checkpoint that exists has its own, unless the cost key is another one now.
+    - `dead_letters(letters, batch_id)` gets the rows that failed (`failed_rows`), and `sink` only the others; it needs
+      `on_error="skip"`. It is called before `sink`.
+    - `watch`: a `CostWatch` that holds the reports of the last batches.
+
+    The first batch is dealt evenly, later ones by cost where that pays. An executor that is slower than others
+    gets less from the batch on that follows its first reports. Classic sessions only.
+    """
+    if not rows.isStreaming:
+        raise StreamingMismatch("stream_by_cost needs a streaming DataFrame: use by_cost for a batch")
+    spark = rows.sparkSession
+    if not isinstance(spark, SparkSession) or not hasattr(spark, "_jsparkSession"):
+        raise StreamingMismatch("stream_by_cost needs a classic Spark session: on Connect use by_cost inside foreachBatch")
+    options = checked_options(
+        function,
+        instances=instances,
+        objective=objective,
+        batch_rows=batch_rows,
+        threads=threads,
+        on_error=on_error,
+        retries=retries,
+        time_limit_s=time_limit_s,
+        routers=routers,
+    )
+    for name, called in (("sink", sink), ("dead_letters", dead_letters)):
+        if not callable(called) and not (name == "dead_letters" and called is None):
+            raise InvalidParameter(f"{name} must be a function of the results and the batch's number, got {called!r}")
+    if dead_letters is not None and not options.skip:
+        raise InvalidParameter("dead_letters is given, but on_error='fail' lets no row fail: use on_error='skip'")
+    model = None if costs is None else loaded(costs, spark)
+    expressions = chosen_key(cost_key, model)
+    if not expressions:
+        raise InvalidParameter("cost_key is not given: name the column that the cost depends on; recommend_cost_key finds it")
+    with_id(rows, expressions)  # a key that is not there is an error now, not in the first batch
+    stage = Stage.of(rows, function, schema, options)
+    store = CostStore(spark, str(checkpoint))
+    batches = Batches(stage, store, model or CostModel(expressions), sink, dead_letters, watch)
+    writer = rows.writeStream.foreachBatch(batches.run).option("checkpointLocation", str(checkpoint))
+    if query_name is not None:
+        writer = writer.queryName(query_name)
+    if trigger is not None:
+        writer = writer.trigger(**trigger)
+    return writer.start()
+
+
+class Batches:
+    """Runs the batches of a query, one after the other."""
+
+    def __init__(
+        self,
+        stage: Stage,
+        store: CostStore,
+        model: CostModel,
+        sink: Sink,
+        dead_letters: Sink | None,
+        watch: CostWatch | None,
+    ) -> None:
+        self._stage = stage
+        self._store = store
+        self._model = model
+        self._sink = sink
+        self._dead_letters = dead_letters
+        self._watch = watch
+        self._scheduler: CostScheduler | None = None
+
+    def run(self, df: DataFrame, batch_id: int) -> None:
+        """One batch: run, measured, handed to the sink, saved."""
+        scheduler = self._ready(batch_id)
+        expressions, options = self._model.expressions, self._stage.options
+        size = size_of(df)
+        decision = scheduler.decide(
+            batch_id,
+            row_bytes=size.row_bytes,
+            slots=size.slots,
+            objective=options.objective,
+            ways=self._stage.ways(df),
+        )
+        _LOG.info("stream_by_cost, batch %d, %d instances: %s", batch_id, options.instances, decision.reason)
+        if decision.even:
+            ran = self._stage.evenly(with_id(df, expressions), time_every=decision.time_every)
+        else:
+            keyed = with_id(df, expressions, order=options.order)
+            ran = self._stage.by_cost(keyed, decision.model, shares=decision.shares, way=decision.way)
+        ran = ran.persist()
+        try:
+            reports = reports_of(ran)
+            scheduler.report(batch_id, reports)
+            results = results_of(ran)
+            if self._dead_letters is not None:
+                self._dead_letters(failed_rows(results), batch_id)
+                results = good_rows(results)
+            self._sink(results, batch_id)
+            self._store.save(batch_id, scheduler)
+        finally:
+            ran.unpersist()
+        if self._watch is not None:
+            self._watch.take(batch_id, decision, reports, scheduler.model)
+
+    def _ready(self, batch_id: int) -> CostScheduler:
+        """The scheduler as the batch before left it: the one at hand, or the saved one at a start and for a batch repeated."""
+        held = self._scheduler
+        if held is None or held.last_batch is None or held.last_batch >= batch_id:
+            held = self._fitting(self._store.before(batch_id))
+        self._scheduler = held
+        return held
+
+    def _fitting(self, saved: CostScheduler | None) -> CostScheduler:
+        instances, expressions = self._stage.options.instances, self._model.expressions
+        if saved is None or saved.model.expressions != expressions:
+            return CostScheduler(instances, model=self._model, expressions=expressions)
+        return saved if saved.instances == instances else CostScheduler(instances, model=saved.model)

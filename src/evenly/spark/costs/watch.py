@@ -1,0 +1,163 @@
+"""What a run of `by_cost` measured, for those who want to know or to reuse it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from py4j.protocol import Py4JError
+from pyspark.sql import DataFrame, Observation
+from pyspark.sql import functions as F
+
+from evenly.costs.model import CostModel
+from evenly.costs.placing import Placement
+from evenly.costs.report import InstanceReport
+from evenly.costs.scheduler import Decision
+from evenly.errors import InvalidParameter
+from evenly.kernels.types import F64
+from evenly.measures.load import imbalance_pct
+from evenly.spark.costs.candidates import by_best_key
+from evenly.worker.executing import REPORT
+
+_BATCHES = 64
+_NEWS_MS = 10_000
+
+
+@dataclass(frozen=True, eq=False)
+class WatchedBatch:
+    """A batch of a stream: its number, how it was dealt, and what its instances reported."""
+
+    batch_id: int
+    decision: Decision
+    reports: tuple[InstanceReport, ...]
+
+    @property
+    def imbalance_pct(self) -> float:
+        """λ of the measured work of its partitions."""
+        return imbalance_pct([report.busy_s for report in self.reports]) if self.reports else 0.0
+
+
+class CostWatch:
+    """Give it to `by_cost(..., watch=watch)`; it is filled by the first action on the result.
+
+        watch = evenly.CostWatch()
+        df.transform(evenly.by_cost, function=fetch, schema="size long", cost_key="host", instances=16, watch=watch).write...
+        watch.imbalance_pct, watch.costs.save("costs.json")
+
+    Of `stream_by_cost` it holds the last batches (`batches`), and all else is of the last one.
+
+    A watch serves one call. Retries and speculation count no row twice. Before the action there are no reports, only the
+    `decision`; an action that reads a part only (`limit`, `show`) may leave out reports.
+    """
+
+    def __init__(self) -> None:
+        self._observation: Any = None
+        self._ran: DataFrame | None = None
+        self._model = CostModel()
+        self._candidates: tuple[str, ...] = ()
+        self._decision = Placement()
+        self._known: tuple[InstanceReport, ...] | None = None
+        self._learnt: CostModel | None = None
+        self._batches: deque[WatchedBatch] = deque(maxlen=_BATCHES)
+
+    def observe(self, ran: DataFrame, model: CostModel, *, decision: Placement, candidates: tuple[str, ...] = ()) -> DataFrame:
+        """`ran` with the observation of its reports; `model` is what was known before. With `candidates` none was the key
+        yet, and reports tell what rows cost beside the ids of each."""
+        if self._observation is not None:
+            raise InvalidParameter("this watch was given to another call of by_cost: make one for each call")
+        self._observation = Observation()
+        self._model, self._decision, self._candidates, self._ran = model.copy(), decision, candidates, ran
+        return ran.observe(self._observation, F.collect_list(REPORT).alias(REPORT))
+
+    def take(self, batch_id: int, decision: Decision, reports: Sequence[InstanceReport], model: CostModel) -> None:
+        """A batch of a stream has ended."""
+        self._known, self._learnt = _numbered(list(reports)), model.copy()
+        self._batches.append(WatchedBatch(batch_id, decision, self._known))
+
+    @property
+    def batches(self) -> tuple[WatchedBatch, ...]:
+        """The last batches of a stream (at most 64), oldest first."""
+        return tuple(self._batches)
+
+    @property
+    def ready(self) -> bool:
+        """Whether an action has filled it."""
+        return self._scheduled() is not None
+
+    @property
+    def decision(self) -> Placement:
+        """Whether rows are dealt by cost, why, and the figures behind it. Of a stream: see `batches`."""
+        return self._decision
+
+    @property
+    def reports(self) -> tuple[InstanceReport, ...]:
+        """The report of every instance."""
+        return self._scheduled() or ()
+
+    @property
+    def costs(self) -> CostModel:
+        """All that is known of costs: the model that the run began with, and what it measured.
+
+        If no cost key was named, it is a model of the column that predicts the cost best; of none, if none does.
+        """
+        if self._learnt is None:
+            told = self._scheduled()
+            if told is None:
+                return self._model.copy()
+            self._learnt = by_best_key(told, self._candidates) if self._candidates else self._model.copy().learn_all(told)
+        return self._learnt.copy()
+
+    @property
+    def busy_s(self) -> F64:
+        """The measured work of each instance."""
+        told = self.reports
+        busy_s = np.zeros(max((report.instance for report in told), default=-1) + 1)
+        for report in told:
+            busy_s[report.instance] += report.busy_s
+        return busy_s
+
+    @property
+    def imbalance_pct(self) -> float:
+        """λ of `busy_s`; 0 if nothing was measured."""
+        busy_s = self.busy_s
+        return imbalance_pct(busy_s) if busy_s.size else 0.0
+
+    @property
+    def mean_completion_s(self) -> float:
+        """The mean over the rows of their end, since the first row began; 0 if there is none."""
+        told = [report for report in self.reports if report.rows]
+        begun_s = min((report.first_s for report in told), default=0.0)
+        rows = sum(report.rows for report in told)
+        return sum(report.completion_s + report.rows * (report.first_s - begun_s) for report in told) / rows if rows else 0.0
+
+    def _scheduled(self) -> tuple[InstanceReport, ...] | None:
+        if self._known is None and self._ran is not None and _done(self._observation, self._ran):
+            told = self._observation.get.get(REPORT)
+            if told is not None:
+                self._ran = None
+                self._known = _numbered([InstanceReport.from_bytes(bytes(data)) for data in told])
+        return self._known
+
+
+def _numbered(reports: list[InstanceReport]) -> tuple[InstanceReport, ...]:
+    """Reports by instance, from 0 on: in a union the partitions of a stage are counted after those of others."""
+    first = min((report.instance for report in reports), default=0)
+    return tuple(sorted((replace(it, instance=it.instance - first) for it in reports), key=lambda it: it.instance))
+
+
+def _done(observation: Any, ran: DataFrame) -> bool:
+    """Whether there is a result. Asking for it would wait until there is; on Connect it is empty until then.
+
+    Spark tells its listeners of a finished action a moment after the action has returned: that moment is waited for.
+    """
+    classic = getattr(observation, "_jo", None)
+    if classic is None:
+        return True
+    if not classic.future().isCompleted():
+        with suppress(Py4JError):
+            ran.sparkSession.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(_NEWS_MS)  # noqa: SLF001 - the only way
+    return bool(classic.future().isCompleted())

@@ -1,0 +1,209 @@
+"""What the operators of a Spark plan group by, told by what the columns stand for: key, slot and window of placed rows.
+
+The slot carries a mark in its metadata, which survives renamed columns and plans that Spark copies (a join of a stream with
+itself). From there columns are followed upwards, through aliases, structs, unions and casts that change nothing. A function
+of rows in Python gives new columns: these are taken by their names, if all of the key and the slot are there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.sql import DataFrame
+
+from evenly.keys.placed import FROM_SLOT, OTHER, SESSION, SLOT, WINDOW, KeyedOperator, Role, key_role
+from evenly.spark.keyed.keys import name_parts
+from evenly.spark.placing.slot_mark import MARK
+
+_SESSION = "spark.sessionWindow"
+_GROUPING = {
+    "Aggregate": "groupingExpressions",
+    "Deduplicate": "keys",
+    "DeduplicateWithinWatermark": "keys",
+    "Distinct": "output",
+    "FlatMapGroupsInPandasWithState": "groupingAttributes",
+    "FlatMapGroupsWithState": "groupingAttributes",
+    "TransformWithState": "groupingAttributes",
+    "TransformWithStateInPySpark": "leftAttributes",
+    "TransformWithStateInPandas": "leftAttributes",
+}
+_STATELESS = {
+    "RepartitionByExpression": "partitionExpressions",
+    "FlatMapGroupsInPandas": "groupingAttributes",
+    "FlatMapGroupsInArrow": "groupingAttributes",
+}
+_Columns = dict[tuple[int | str, ...], tuple[Role, ...]]
+"""Roles by a column's id, or by its id and the path to a field of it."""
+_Named = dict[str, Role]
+
+
+def keyed_operators(df: DataFrame) -> list[KeyedOperator]:
+    """The keyed operators of a plan that are fed by placed rows, from the rows upwards."""
+    return keyed_plan(df)[0]
+
+
+def keyed_plan(df: DataFrame) -> tuple[list[KeyedOperator], tuple[str, ...]]:
+    """The keyed operators of a plan, and the columns that its rows were placed by, in their order (none: they were not)."""
+    found: list[KeyedOperator] = []
+    placed: list[_Named] = []
+    _follow(df._jdf.queryExecution().analyzed(), found, placed)  # noqa: SLF001 - the plan has no public door
+    return found, tuple(placed[0]) if placed else ()
+
+
+def _follow(plan: Any, found: list[KeyedOperator], named: list[_Named]) -> _Columns:
+    """The roles of a plan's columns, by their ids; its operators are added to `found`, placed columns by name to `named`."""
+    kind = plan.getClass().getSimpleName()
+    if kind == "Project" and (placed := _placed_here(plan, named)) is not None:
+        return placed
+    below = [_follow(child, found, named) for child in _each(plan.children())]
+    columns = {identity: roles for part in below for identity, roles in part.items()}
+    if not columns:
+        return columns
+    _list_operator(plan, kind, columns, found)
+    if kind in ("Project", "Aggregate"):
+        for expression in _each(plan.projectList() if kind == "Project" else plan.aggregateExpressions()):
+            if _kind(expression) == "Alias":
+                _add(columns, expression, _roles(expression.child(), columns), session=_is_session(expression))
+    elif kind in ("Union", "Expand"):
+        rows = (
+            [list(_each(child.output())) for child in _each(plan.children())]
+            if kind == "Union"
+            else [list(_each(projection)) for projection in _each(plan.projections())]
+        )
+        for column, sources in zip(_each(plan.output()), zip(*rows, strict=True), strict=True):
+            roles = {_roles(source, columns) for source in sources}
+            _add(columns, column, roles.pop() if len(roles) == 1 else (OTHER,))
+    else:
+        _add_new_rows(plan, columns, named)
+    return columns
+
+
+def _placed_here(plan: Any, named: list[_Named]) -> _Columns | None:
+    """The columns of the projection that made the slot; None if this one did not."""
+    expressions = list(_each(plan.projectList()))
+    for expression in expressions:
+        if _kind(expression) != "Alias" or not expression.explicitMetadata().isDefined():
+            continue
+        metadata = expression.explicitMetadata().get()
+        if not metadata.contains(MARK):
+            continue
+        placement = json.loads(metadata.getString(MARK))
+        paths = [] if placement["window"] is None else [([str(placement["window"])], WINDOW)]
+        paths += [(name_parts(name), key_role(at)) for at, name in enumerate(placement["key"])]
+        by_name = {it.name().lower(): it for it in expressions}
+        columns: _Columns = {}
+        for (first, *fields), role in paths:
+            if first.lower() in by_name:
+                columns[(*_id(by_name[first.lower()]), *fields)] = (role,)
+        columns[_id(expression)] = (SLOT,)
+        named.append({**{".".join(path): role for path, role in paths}, expression.name(): SLOT})
+        return columns
+    return None
+
+
+def _list_operator(plan: Any, kind: str, columns: _Columns, found: list[KeyedOperator]) -> None:
+    streaming = bool(plan.isStreaming())
+    if kind == "Join":
+        inputs = list(_each(plan.children()))
+        pairs = list(_equal_pairs(plan.condition().get())) if plan.condition().isDefined() else []
+        left, right = ([expression for pair in pairs for expression in pair[side : side + 1]] for side in (0, 1))
+        stateful = all(child.isStreaming() for child in inputs)
+        found.append(
+            KeyedOperator(
+                "a join of streams",
+                tuple(column_name(it) for it in left),
+                _all_roles(left, columns),
+                _all_roles(right, columns),
+                stateful=stateful,
+            )
+        )
+    elif kind in _GROUPING or kind in _STATELESS:
+        grouping = list(_each(getattr(plan, _GROUPING.get(kind) or _STATELESS[kind])()))
+        stateful = streaming and kind in _GROUPING
+        found.append(
+            KeyedOperator(kind, tuple(column_name(it) for it in grouping), _all_roles(grouping, columns), stateful=stateful)
+        )
+
+
+def _equal_pairs(condition: Any) -> Iterator[tuple[Any, Any]]:
+    kind = _kind(condition)
+    if kind == "And":
+        yield from _equal_pairs(condition.left())
+        yield from _equal_pairs(condition.right())
+    elif kind in ("EqualTo", "EqualNullSafe"):
+        yield condition.left(), condition.right()
+
+
+def _all_roles(expressions: list[Any], columns: _Columns) -> tuple[Role, ...]:
+    return tuple(role for expression in expressions for role in _roles(expression, columns))
+
+
+def _roles(expression: Any, columns: _Columns) -> tuple[Role, ...]:  # noqa: PLR0911 - one for each kind of expression
+    """What an expression stands for. A struct hashes as its fields one after the other, so it has a role for each."""
+    kind = _kind(expression)
+    if kind == "AttributeReference":
+        return columns.get(_id(expression), (SESSION,) if _is_session(expression) else (OTHER,))
+    if kind in ("Alias", "KnownNotNull", "KnownNullable", "KnownFloatingPointNormalized", "NormalizeNaNAndZero"):
+        return _roles(expression.child(), columns)
+    if kind == "Cast" and expression.dataType().equals(expression.child().dataType()):
+        return _roles(expression.child(), columns)
+    if kind == "CreateNamedStruct":
+        return _all_roles(list(_each(expression.valExprs())), columns)
+    if kind == "Coalesce":
+        choices = {_roles(child, columns) for child in _each(expression.children())}
+        if len(choices) == 1:
+            return choices.pop()
+    if kind == "GetStructField" and (place := _field(expression)) in columns:
+        return columns[place]
+    used = [columns.get(_id(it), (OTHER,)) for it in _each(expression.references().toSeq())]
+    return (FROM_SLOT,) if any(role in (SLOT, FROM_SLOT) for roles in used for role in roles) else (OTHER,)
+
+
+def _add(columns: _Columns, named: Any, roles: tuple[Role, ...], *, session: bool = False) -> None:
+    columns[_id(named)] = (SESSION,) if session else roles
+
+
+def _add_new_rows(plan: Any, columns: _Columns, named: list[_Named]) -> None:
+    new = [column for column in _each(plan.output()) if _id(column) not in columns]
+    called = {column.name(): column for column in new}
+    for names in named:
+        if set(names) <= set(called):
+            for name, role in names.items():
+                _add(columns, called[name], (role,))
+
+
+def _is_session(named: Any) -> bool:
+    return bool(named.metadata().contains(_SESSION))
+
+
+def _id(named: Any) -> tuple[int]:
+    return (int(named.exprId().id()),)
+
+
+def _field(expression: Any) -> tuple[int | str, ...]:
+    """The place of a struct's field: the id of its column and the path from there."""
+    path: list[str] = []
+    while _kind(expression) == "GetStructField":
+        path.insert(0, str(expression.extractFieldName()))
+        expression = expression.child()
+    return (*_id(expression), *path) if _kind(expression) == "AttributeReference" else ()
+
+
+def _kind(expression: Any) -> str:
+    return str(expression.getClass().getSimpleName())
+
+
+def column_name(expression: Any) -> str:
+    """The name of a column of a plan, or the text of an expression."""
+    try:
+        return str(expression.name())
+    except Py4JError:
+        return str(expression.sql())
+
+
+def _each(found: Any) -> Iterator[Any]:
+    for at in range(found.size()):
+        yield found.apply(at)

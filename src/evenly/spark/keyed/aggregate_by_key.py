@@ -1,0 +1,157 @@
+"""Aggregates by key where one key may be hotter than an instance: parts of it on several instances, then merged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, StructField, StructType
+
+from evenly.errors import ColumnConflict, InvalidParameter, KeyTooHot
+from evenly.keys.mapping import Mapping
+from evenly.keys.split_mapping import SplitMapping, Way
+from evenly.spark.keyed.keys import Key, check_distinct, key_columns, key_id, key_names
+from evenly.spark.keyed.layout import lay_out
+from evenly.spark.keyed.merging import HOME, PARTIAL, Merging, merger, stage_names, starter
+from evenly.spark.keyed.results import Results
+from evenly.spark.keyed.split import placed_by_part, planned_split
+from evenly.spark.placing.own_columns import own_name
+from evenly.worker.groups.pandas_rows import Conversion
+
+_NAMED = 5
+
+
+def aggregate_by_key(
+    df: DataFrame,
+    *aggregates: Column | Merging,
+    key: Key,
+    instances: int,
+    mapping: Mapping | SplitMapping | None = None,
+    fit_on: DataFrame | None = None,
+    spread_on: str | Sequence[str] | None = None,
+    way: Way = "dkg+pkg",
+    tolerance_pct: float | None = 2.0,
+    seed: int = 0,
+) -> DataFrame:
+    """One result a key, as `groupBy(key)` gives it, also where one key has more rows than an instance should have.
+
+    With one `Merging`: keys are placed as `by_key` places them, but a key too hot for one instance is split over several.
+    `partial` runs for each key on each of its instances, `merge` once for each key. A key that is not split is merged
+    where it is, in the same call; only if some key is split, results (not rows) are shuffled once more to bring its
+    partials together. The result has the key columns and then those of the schema.
+
+    With Spark's own aggregates (`F.count("*")`, `F.sum("x").alias("s")`, ...) this is `df.groupBy(key).agg(...)` and nothing
+    else, nothing is learnt: Spark combines the rows of a key before it shuffles them, so a hot key does not hurt.
+
+    Parameters are those of `split_by_key`. Raises `KeyTooHot` for a function that does not merge (`merge=None`) if a key
+    has more than an instance's fair share.
+    """
+    native = [aggregate for aggregate in aggregates if isinstance(aggregate, Column)]
+    if aggregates and len(native) == len(aggregates):
+        return df.groupBy(*key_columns(key_names(df, key))).agg(*native)
+    if len(aggregates) != 1 or not isinstance(aggregates[0], Merging):
+        raise InvalidParameter(
+            f"give Spark's aggregate columns, or one Merging: got {len(aggregates)} aggregates, {len(native)} of them columns"
+        )
+    merging = aggregates[0]
+    check_distinct(df)
+    names, planned = planned_split(
+        df, key=key, instances=instances, mapping=mapping, fit_on=fit_on, way=way, tolerance_pct=tolerance_pct, seed=seed
+    )
+    if merging.merge is None and planned.needs_merge:
+        raise KeyTooHot(_too_hot(df, names, planned))
+    return _Run(df, merging, names, planned).result(spread_on)
+
+
+class _Run:
+    """One aggregation: the schemas, and the two stages that follow the placement."""
+
+    def __init__(self, df: DataFrame, merging: Merging, names: tuple[str, ...], planned: SplitMapping) -> None:
+        self.df, self.merging, self.names, self.planned = df, merging, names, planned
+        self.keys = df.select(*key_columns(names)).schema
+        self.results = Results.of(df.sparkSession, merging.schema)
+        self.values = self.results.schema
+        taken = {name.lower() for name in self.keys.names}
+        twice = [name for name in self.values.names if name.lower() in taken]
+        if twice:
+            raise ColumnConflict(
+                f"the schema of the aggregate names {', '.join(map(repr, twice))}, a key column, which is added anyway: "
+                "leave it out of the schema"
+            )
+
+    def result(self, spread_on: str | Sequence[str] | None) -> DataFrame:
+        """Keys on their instances, sorted, so that a worker cuts its instance into groups itself."""
+        placed = placed_by_part(self.df, self.planned, self.names, spread_on)
+        kinds = tuple(field.dataType for field in self.keys)
+        columns, layout = lay_out(placed.schema, self.names, kinds, flagged=True)
+        rows = placed.sortWithinPartitions(*key_columns(self.names)).select(*columns)
+        fields = [*self.keys.fields, *self.values.fields]
+        merged = self.planned.needs_merge
+        between = stage_names(len(self.keys), len(self.values), merged=False)
+        whole = StructType([_called(field, name) for field, name in zip(fields, between, strict=True)])
+        zone = str(self.df.sparkSession.conf.get("spark.sql.session.timeZone"))
+        conversion = Conversion(self.results.arrow, zone, self.results.by_name, self.results.safe)
+        first = whole
+        if merged:
+            first = StructType([_nullable(field) for field in whole]).add(PARTIAL, "binary").add(HOME, "integer")
+        homes = self.planned.parts[self.planned.starts[:-1]].tolist()
+        found = rows.mapInArrow(starter(self.merging, between[: len(kinds)], conversion, homes, layout), first)
+        if merged:
+            gathered = found.repartitionById(self.planned.instances, HOME).drop(HOME)
+            found = gathered.mapInArrow(merger(self.merging, len(kinds), conversion), whole)
+        zeros = [normalised(F.col(name), kind).alias(name) for name, kind in zip(between, kinds, strict=False)]
+        return found.select(*zeros, *between[len(kinds) :]).toDF(*(field.name for field in fields))
+
+
+def normalised(column: Column, kind: DataType) -> Column:
+    """A key as grouping by it gives it: -0.0 is 0.0, also inside arrays and structs. Alone it is so already."""
+    if not _holds_floats(kind):
+        return column
+    if isinstance(kind, ArrayType):
+        inner = kind.elementType
+        return F.transform(column, lambda element: normalised(element, inner))
+    if isinstance(kind, StructType):
+        fields = [normalised(column.getField(field.name), field.dataType).alias(field.name) for field in kind]
+        return F.when(column.isNotNull(), F.struct(*fields))
+    return column + F.lit(0.0).cast(kind)
+
+
+def _holds_floats(kind: DataType) -> bool:
+    if isinstance(kind, ArrayType):
+        return _holds_floats(kind.elementType)
+    if isinstance(kind, StructType):
+        return any(_holds_floats(field.dataType) for field in kind)
+    return isinstance(kind, (FloatType, DoubleType))
+
+
+def _called(field: StructField, name: str) -> StructField:
+    return StructField(name, field.dataType, field.nullable)
+
+
+def _nullable(field: StructField) -> StructField:
+    return StructField(field.name, field.dataType, nullable=True)
+
+
+def _too_hot(df: DataFrame, names: tuple[str, ...], planned: SplitMapping) -> str:
+    """Which keys are too hot, how hot, what is possible, and what to do."""
+    loads, total = planned.part_loads, planned.expected_loads.sum()
+    shares = np.add.reduceat(loads, planned.starts[:-1]) / total
+    order = np.argsort(-shares, kind="stable")[:_NAMED]
+    ids = planned.split[order].view(np.int64).tolist()
+    identity = own_name("id")
+    rows = df.select(key_id(names).alias(identity), *key_columns(names))
+    rows = rows.where(F.col(identity).isin(ids)).dropDuplicates([identity])
+    known = {row[0]: ", ".join(map(repr, row[1:])) for row in rows.collect()}
+    told = "; ".join(
+        f"{known.get(hashed, hashed)} with {100.0 * shares[at]:.1f} % of the rows, "
+        f"{shares[at] * planned.instances:.1f} times an instance's share"
+        for hashed, at in zip(ids, order.tolist(), strict=True)
+    )
+    hottest = float(shares.max())
+    return (
+        f"too hot for one of {planned.instances} instances: {told}. A function that does not merge runs on whole keys, "
+        f"so λ cannot be below {(hottest * planned.instances - 1.0) * 100.0:.0f} %. Give Merging a merge function, "
+        f"or at most {max(1, int(1.0 / hottest))} instances, or accept that λ and use apply_by_key"
+    )

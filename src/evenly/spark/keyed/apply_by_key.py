@@ -1,0 +1,78 @@
+"""A grouped function run over whole instances, for many small groups."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
+
+from evenly.errors import InvalidParameter, StreamingMismatch
+from evenly.keys.mapping import Mapping
+from evenly.spark.keyed.by_key import by_key
+from evenly.spark.keyed.functions import check_no_iterator
+from evenly.spark.keyed.keys import Key, check_distinct, key_columns, key_names, key_types
+from evenly.spark.keyed.layout import lay_out
+from evenly.spark.keyed.results import Results
+from evenly.worker.groups.frames import frames_by_group
+from evenly.worker.groups.tables import tables_by_group
+
+_ONE_ARGUMENT, _TWO_ARGUMENTS = 1, 2
+
+
+def apply_by_key(
+    df: DataFrame,
+    function: Callable[..., Any],
+    schema: StructType | str,
+    *,
+    key: Key,
+    instances: int,
+    mapping: Mapping | None = None,
+    fit_on: DataFrame | None = None,
+    arrow: bool = False,
+) -> DataFrame:
+    """`df.groupBy(key).applyInPandas(function, schema)` with balanced instances and little cost a group.
+
+    Use it for many small groups. Spark hands a Python worker one group at a time and converts each on its own, which costs
+    about a millisecond. Here a worker gets its whole instance, sorted by key, in large batches, and cuts out the groups
+    itself. The results are those of `applyInPandas`; neither promises an order, of results or of rows in a group.
+
+    `function` gets each group as a pandas DataFrame with the columns of `df`, or, if it takes two arguments, the key as a tuple
+    and then the group; it returns a pandas DataFrame with the columns of `schema`. With `arrow=True` it gets and
+    returns a pyarrow Table, as in `applyInArrow`, and a key of Arrow scalars; its columns must have the types of `schema`,
+    or the error says which has not. A function over an iterator, or one that yields, is refused at the call.
+
+    Null keys form one group, NaN keys another, and 0.0 and -0.0 are one key. A worker holds one group and one batch of rows at
+    a time, so a group must fit in its memory and an instance need not. A group's frame may share memory with others:
+    changing it in place is safe, for no row is in two groups.
+
+    `key`, `instances`, `mapping` and `fit_on` are those of `by_key`. `df` must not be streaming.
+    """
+    if df.isStreaming:
+        raise StreamingMismatch("apply_by_key works on a batch DataFrame: call it inside foreachBatch, or use by_key")
+    check_no_iterator(function, "the function")
+    with_key = _takes_key(function)
+    check_distinct(df)
+    names = key_names(df, key)
+    columns, layout = lay_out(df.schema, names, key_types(df, names), flagged=not arrow)
+    results = Results.of(df.sparkSession, schema)
+    placed = by_key(df, key=key, instances=instances, mapping=mapping, fit_on=fit_on, slot=None)
+    rows = placed.sortWithinPartitions(*key_columns(names)).select(*columns)
+    if arrow:
+        tables = tables_by_group(function, results.arrow, layout, with_key=with_key, by_name=results.by_name)
+        return rows.mapInArrow(tables, schema)
+    frames = frames_by_group(function, results.schema.names, layout, with_key=with_key, by_name=results.by_name)
+    return rows.mapInPandas(frames, schema)
+
+
+def _takes_key(function: Callable[..., Any]) -> bool:
+    """Two arguments are the key and the group, one is the group: as Spark counts, with those that have a default."""
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    arguments = [name for name, each in inspect.signature(function).parameters.items() if each.kind in positional]
+    if len(arguments) not in {_ONE_ARGUMENT, _TWO_ARGUMENTS}:
+        raise InvalidParameter(
+            f"the function takes the arguments ({', '.join(arguments)}): it must take (group) or (key, group)"
+        )
+    return len(arguments) == _TWO_ARGUMENTS

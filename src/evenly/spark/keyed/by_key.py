@@ -1,0 +1,96 @@
+"""Every key on its instance, for `DataFrame.transform`."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+
+from evenly.checks import checked_instances
+from evenly.errors import ColumnConflict, StreamingMismatch
+from evenly.keys.mapping import Mapping
+from evenly.spark.jvm.placement_listener import tell_of_shuffles
+from evenly.spark.keyed.keys import Key, key_columns, key_names, quoted
+from evenly.spark.keyed.learning import learn_mapping
+from evenly.spark.placing.mapping_check import check_mapping
+from evenly.spark.placing.own_columns import own_name
+from evenly.spark.placing.placement import AT, with_instance, with_slot
+from evenly.spark.placing.slot_mark import marked
+
+_SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
+
+
+def by_key(
+    df: DataFrame,
+    *,
+    key: Key,
+    instances: int,
+    slot: str | None = "slot",
+    mapping: Mapping | None = None,
+    fit_on: DataFrame | None = None,
+    tolerance_pct: float | None = 2.0,
+    seed: int = 0,
+) -> DataFrame:
+    """Spread the keys of `df` over `instances` partitions so that all have about the same number of rows.
+
+    All rows of a key are in one partition. Use it with `df.transform(evenly.by_key, key="user", instances=16)`.
+
+    - `slot="slot"` (the default) adds an INT column of that name. Group, window or join by the key and the
+      slot, in that order, `groupBy("user", "slot")`: the groups are those of the key alone, Spark finds
+      the rows where they are and does not shuffle again. Grouped by the key alone, rows are shuffled once more and are
+      uneven again. That is logged as a warning when it has happened (once for each such shuffle, in classic sessions);
+      `evenly.check_placement(result)` tells before.
+    - `slot=None` adds no column and places rows with `repartitionById`, for work that needs no grouping,
+      such as `mapInArrow` or a write.
+
+    The mapping of keys to instances is learnt from `df`, which reads `df` once more (a sample of it, see
+    `learn_mapping`). Give `fit_on=` a smaller or an earlier DataFrame with the same key columns to learn from that
+    instead, or `mapping=` to skip learning. Cache `df` if it is costly to compute.
+
+    Two sides of a join go under one mapping. Their key columns must be of types that Spark hashes alike, in the same order;
+    their names may differ. A name that is exactly a column of `df` is that column (also `"a.b"`), else it is a path to a
+    struct's field, with back-quotes where Spark wants them.
+
+    A streaming `df` needs `mapping=` or `fit_on=`. It only gets the slot column: the stateful operator
+    that follows does the shuffle, to `spark.sql.shuffle.partitions` partitions, which must be `instances`.
+
+    Null is a key like any other, and so is NaN. A single key heavier than the mean load of an instance cannot be
+    balanced by any placement of whole keys; `mapping.least_imbalance_pct` says what is possible.
+    """
+    instances = checked_instances(instances)
+    names = key_names(df, key)
+    if slot is not None and slot.lower() in (name.lower() for name in df.columns):
+        raise ColumnConflict(f"there is a column {slot!r} already: choose another name, such as slot='{slot}_'")
+    if mapping is None:
+        if df.isStreaming and fit_on is None:
+            raise StreamingMismatch(
+                "a mapping cannot be learnt from a streaming DataFrame: give mapping=, or fit_on= with a batch of earlier rows"
+            )
+        mapping = learn_mapping(
+            df if fit_on is None else fit_on, key=key, instances=instances, tolerance_pct=tolerance_pct, seed=seed
+        )
+    check_mapping(mapping, df, names, instances)
+    if df.isStreaming:
+        return _streaming(df, mapping, names, slot)
+    if slot is None:
+        return _placed_by_id(df, mapping, names)
+    tell_of_shuffles(df, slot)
+    placed = marked(with_slot(df, mapping, names, slot), slot, names)
+    return placed.repartition(instances, *key_columns(names), quoted(slot))
+
+
+def _streaming(df: DataFrame, mapping: Mapping, names: tuple[str, ...], slot: str | None) -> DataFrame:
+    if slot is None:
+        return _placed_by_id(df, mapping, names)
+    partitions = int(df.sparkSession.conf.get(_SHUFFLE_PARTITIONS) or 0)
+    if partitions != mapping.instances:
+        raise StreamingMismatch(
+            f"{_SHUFFLE_PARTITIONS} is {partitions} and instances is {mapping.instances}: a stateful operator shuffles to the "
+            f"former. Set it before the query first starts: spark.conf.set('{_SHUFFLE_PARTITIONS}', {mapping.instances})"
+        )
+    return marked(with_slot(df, mapping, names, slot), slot, names)
+
+
+def _placed_by_id(df: DataFrame, mapping: Mapping, names: tuple[str, ...]) -> DataFrame:
+    if not hasattr(type(df), "repartitionById"):  # Spark before 4.1
+        slot = own_name("slot")
+        return with_slot(df, mapping, names, slot).repartition(mapping.instances, *key_columns(names), slot).drop(slot)
+    return with_instance(df, mapping, names, AT).repartitionById(mapping.instances, AT).drop(AT)

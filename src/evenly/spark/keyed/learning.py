@@ -1,0 +1,82 @@
+"""Learning a mapping on Spark: a sketch for each partition, merged at the driver.
+
+Only the key's 64-bit id leaves the JVM, and only of a sample: row i of a partition is taken with
+probability min(1, reserve / i) and stands for 1 / probability rows. So a partition of up to `reserve` rows is
+read whole, a larger one yields about `reserve x (1 + ln(rows / reserve))` rows, its number of rows need
+not be known, and every estimate is unbiased. No key is collected and nothing is shuffled.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from evenly.checks import checked_instances
+from evenly.errors import InvalidParameter, StreamingMismatch
+from evenly.keys.dkg import DKG
+from evenly.keys.mapping import Mapping
+from evenly.sketches.hashing import WRITABLE, derive
+from evenly.spark.keyed.keys import Key, key_id, key_names, type_names
+from evenly.spark.worker_errors import worker_errors
+
+_ROW_IN_PARTITION = (1 << 33) - 1
+_LEAST_RESERVE = 10_000
+
+
+def sample_reserve(instances: int, tolerance_pct: float) -> int:
+    """How many rows of a partition to take whole, so that sampling adds at most about `tolerance_pct` to λ.
+
+    A sample of m tuples spread evenly over k instances has an imbalance of about sqrt(2 ln k · k / m) by
+    chance alone; a partition with this reserve counts as a sample of twice the reserve.
+    """
+    tuples = 2.0 * math.log(max(instances, 2)) * instances / (tolerance_pct / 100.0) ** 2
+    return max(_LEAST_RESERVE, math.ceil(tuples / 2.0))
+
+
+def learn_mapping(df: DataFrame, *, key: Key, instances: int, tolerance_pct: float | None = 2.0, seed: int = 0) -> Mapping:
+    """Learn which instance each key of `df` should be on, in one pass over `df`.
+
+    `tolerance_pct` is the imbalance that sampling may add (in percentage points of λ); None reads every
+    row. The same rows in the same partitions give the same mapping. A DataFrame without rows gives
+    a mapping that spreads keys by hash alone.
+    """
+    instances = checked_instances(instances)
+    if tolerance_pct is not None and not 0.0 < tolerance_pct < math.inf:
+        raise InvalidParameter(f"tolerance_pct must be above 0 (or None to read every row), got {tolerance_pct}")
+    if df.isStreaming:
+        raise StreamingMismatch("a mapping cannot be learnt from a streaming DataFrame: learn it from a batch of earlier rows")
+    names = key_names(df, key)
+    rows = df.select(key_id(names).alias("id"), F.lit(1.0).alias("weight"))
+    if tolerance_pct is not None:
+        rows = _sampled(df.select(key_id(names).alias("id")), sample_reserve(instances, tolerance_pct), seed)
+    with worker_errors():
+        learnt = rows.mapInArrow(_partition_learner(instances, seed), "learner binary").collect()
+    learner = DKG.automatic(instances, seed=seed, ids="xxhash64")
+    for row in learnt:
+        learner.merge(DKG.from_bytes(bytes(row.learner)))
+    return replace(learner.mapping(columns=names), types=type_names(df, names))
+
+
+def _sampled(ids: DataFrame, reserve: int, seed: int) -> DataFrame:
+    row = F.monotonically_increasing_id().bitwiseAND(F.lit(_ROW_IN_PARTITION).cast("bigint"))
+    weighted = ids.withColumn("weight", F.greatest(F.lit(1.0), row / F.lit(float(reserve))))
+    # Spark seeds partition p with seed + p, so a small seed would repeat the random numbers of a neighbour's column.
+    return weighted.where(F.rand(derive(seed, "sample", 2**62)) * F.col("weight") < 1.0)
+
+
+def _partition_learner(instances: int, seed: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def learn(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        learner = DKG.automatic(instances, seed=seed, ids="xxhash64")
+        for batch in batches:
+            ids = batch.column(0).to_numpy().view(np.uint64)
+            learner.fit_ids(np.require(ids, requirements=WRITABLE), batch.column(1).to_numpy())
+        if learner.total > 0.0:
+            yield pa.record_batch({"learner": pa.array([learner.to_bytes()], pa.binary())})
+
+    return learn

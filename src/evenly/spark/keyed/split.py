@@ -1,0 +1,166 @@
+"""Rows to instances with keys too hot for one instance split over several, for `DataFrame.transform`.
+
+A row of a split key goes to one of the key's parts by its spread, a 64-bit hash of the row. It is a function of the row,
+never a random number: a task that runs again must send its rows where they went before, or rows are lost or doubled when
+only some of the tasks that follow run again (SPARK-38388). All of it is column arithmetic; no row passes through Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from evenly.checks import checked_instances
+from evenly.errors import ColumnConflict, InvalidKeys, InvalidParameter, StreamingMismatch
+from evenly.keys.hot_keys import split_hot_keys
+from evenly.keys.mapping import Mapping
+from evenly.keys.split_mapping import SplitMapping, Way
+from evenly.spark.keyed.keys import Key, check_distinct, key_columns, key_names
+from evenly.spark.keyed.learning import learn_mapping
+from evenly.spark.placing.lookup import lookup_tables, smallest
+from evenly.spark.placing.mapping_check import check_mapping
+from evenly.spark.placing.own_columns import own_name
+from evenly.spark.placing.placement import AT, with_instance
+
+POSITION = "position"
+NUMBER = own_name("number")
+_SPREAD = own_name("spread")
+_PLACE = own_name("place")
+
+
+def split_by_key(
+    df: DataFrame,
+    *,
+    key: Key,
+    instances: int,
+    part: str = "part",
+    mapping: Mapping | SplitMapping | None = None,
+    fit_on: DataFrame | None = None,
+    spread_on: str | Sequence[str] | None = None,
+    way: Way = "dkg+pkg",
+    tolerance_pct: float | None = 2.0,
+    seed: int = 0,
+) -> DataFrame:
+    """Spread the keys of `df` over `instances` partitions, keys too hot for one over several, all others whole.
+
+    Adds the INT column `part`, the number of the row's instance. `groupBy("part", "user")` finds each group in its
+    partition without another shuffle; a key that is split has a group on each of its instances, so what you compute must
+    be merged: `aggregate_by_key` does all of that. For work without groups (`mapInArrow`, a write) drop the column.
+
+    - `spread_on` says what sends a row of a split key to one of its parts. None: a hash of all columns that Spark can
+      hash, so rows that are equal in all of them stay together. Column names: a hash of these, for wide rows or a
+      column that is unique. "position": the row's place in its input partition, for rows that are all alike. A retried
+      task must then find its rows in the same order, as it does when it reads files or a table, but not after a
+      shuffle or a sample: use it on such an input only.
+    - `mapping`, `fit_on`, `tolerance_pct` and `seed` are those of `by_key`; a `Mapping` is planned with `way`, see
+      `evenly.keys.hot_keys.split_hot_keys`; a `SplitMapping` is followed as it is.
+
+    A streaming `df` is refused: parts of a key would need a merge of their state. Use it inside foreachBatch.
+    """
+    names, planned = planned_split(
+        df, key=key, instances=instances, mapping=mapping, fit_on=fit_on, way=way, tolerance_pct=tolerance_pct, seed=seed
+    )
+    if part.lower() in (name.lower() for name in df.columns):
+        raise ColumnConflict(f"there is a column {part!r} already: choose another name, such as part='{part}_'")
+    placed = placed_by_part(df, planned, names, spread_on)
+    return placed.withColumnRenamed(AT, part).drop(NUMBER)
+
+
+def planned_split(
+    df: DataFrame,
+    *,
+    key: Key,
+    instances: int,
+    mapping: Mapping | SplitMapping | None,
+    fit_on: DataFrame | None,
+    way: Way,
+    tolerance_pct: float | None,
+    seed: int,
+) -> tuple[tuple[str, ...], SplitMapping]:
+    """The key columns, and the mapping to follow: learnt, planned or given."""
+    instances = checked_instances(instances)
+    names = key_names(df, key)
+    if df.isStreaming:
+        raise StreamingMismatch("keys of a streaming DataFrame cannot be split: use it on the batches of foreachBatch")
+    if mapping is None:
+        learnt_on = df if fit_on is None else fit_on
+        mapping = learn_mapping(learnt_on, key=key, instances=instances, tolerance_pct=tolerance_pct, seed=seed)
+    planned = mapping if isinstance(mapping, SplitMapping) else split_hot_keys(mapping, way=way)
+    check_mapping(planned.light, df, names, instances)
+    return names, planned
+
+
+def placed_by_part(
+    df: DataFrame, mapping: SplitMapping, names: tuple[str, ...], spread_on: str | Sequence[str] | None
+) -> DataFrame:
+    """`df` repartitioned, with `AT` and `NUMBER` last: which split key a row is of, or the number of split keys."""
+    steps = with_instance(df, mapping.light, names, AT)
+    if not mapping.needs_merge:
+        return steps.withColumn(NUMBER, F.lit(0)).repartitionById(mapping.instances, AT)
+    spread = _spread(df, names, spread_on)
+    steps = with_instance(steps, _numbering(mapping), names, NUMBER)
+    is_split = F.col(NUMBER) < mapping.split.size
+    starts, sizes = mapping.starts[:-1], np.diff(mapping.starts)
+    cuts, others = mapping.draws
+    own = {"starts": smallest(starts), "sizes": sizes.astype(np.int64), "cuts": cuts.astype(np.int64)}
+    tables = lookup_tables(df, {**own, "parts": smallest(mapping.parts), "others": smallest(others)})
+    # Each value that is used twice is a column for a while, as in placement.py. Rows that are not split are not hashed.
+    if spread_on == POSITION:
+        steps = steps.withColumn(_SPREAD, F.monotonically_increasing_id())
+        spread = F.xxhash64(_SPREAD)
+    steps = steps.withColumn(_SPREAD, F.when(is_split, spread))
+    parts_of_key = tables["sizes"][F.col(NUMBER)]
+    place = tables["starts"][F.col(NUMBER)].cast("int") + F.pmod(F.col(_SPREAD), parts_of_key).cast("int")
+    steps = steps.withColumn(_PLACE, F.when(is_split, place))
+    here = F.shiftrightunsigned(F.col(_SPREAD), 33) < tables["cuts"][F.col(_PLACE)]
+    drawn = F.when(here, tables["parts"][F.col(_PLACE)]).otherwise(tables["others"][F.col(_PLACE)]).cast("int")
+    steps = steps.withColumn(AT, F.when(is_split, drawn).otherwise(F.col(AT)))
+    return steps.drop(_SPREAD, _PLACE).repartitionById(mapping.instances, AT)
+
+
+def _spread(df: DataFrame, names: tuple[str, ...], spread_on: str | Sequence[str] | None) -> Column:
+    """The hash that decides on a part, from the columns that `spread_on` names."""
+    if spread_on == POSITION and POSITION not in df.columns:
+        return F.lit(None)
+    if spread_on is None:
+        check_distinct(df)
+        chosen = tuple(found for name in df.columns if (found := _hashable(df, name)))
+        if set(chosen) <= set(names):
+            raise InvalidParameter(
+                "all rows of a key are alike: besides the key there is no column that Spark can hash, so nothing says which "
+                "rows of a split key go where. Give spread_on='position' if the input is read from files or a table"
+            )
+    else:
+        chosen = key_names(df, spread_on)
+        if set(chosen) <= set(names):
+            raise InvalidParameter(
+                f"spread_on names the key alone ({', '.join(chosen)}), which cannot split it: name a column that differs "
+                "from row to row"
+            )
+    return F.xxhash64(*key_columns(chosen))
+
+
+def _hashable(df: DataFrame, name: str) -> str | None:
+    """A column's name as `functions.col` reads it; None if Spark cannot hash it."""
+    try:
+        return key_names(df, name)[0]
+    except InvalidKeys:
+        return None
+
+
+def _numbering(mapping: SplitMapping) -> Mapping:
+    """Which of the split keys a key is, as a mapping: its number, or their number for any other key."""
+    count = mapping.split.size
+    return Mapping(
+        instances=count + 1,
+        buckets=np.full(1, count, np.int32),
+        a=0,
+        b=0,
+        heavy_keys=mapping.split,
+        heavy_instances=np.arange(count, dtype=np.int32),
+        heavy_weights=np.ones(count),
+        ids=mapping.ids,
+    )

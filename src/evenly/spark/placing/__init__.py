@@ -1,0 +1,1 @@
+"""Where rows go: routing tables, slots, and the check that a plan uses them."""

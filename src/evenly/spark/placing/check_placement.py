@@ -1,0 +1,47 @@
+"""Whether a result over placed rows finds them where they are, read from the plan that Spark would run."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+from pyspark.sql import DataFrame
+
+from evenly.errors import StreamingMismatch
+from evenly.keys.placed import Use, use_of
+from evenly.spark.jvm.plan_roles import keyed_plan
+from evenly.spark.jvm.shuffled_again import ShuffledAgain, shuffled_again
+
+_LOG = logging.getLogger(__name__)
+
+
+def check_placement(df: DataFrame) -> tuple[ShuffledAgain, ...]:
+    """The places where a result shuffles rows by their key that `by_key` has placed; none if all is well.
+
+        result = placed.groupBy("user").applyInPandas(score, schema)      # the slot was forgotten
+        evenly.check_placement(result)     # (ShuffledAgain(by=('user',), placed_by=('user', 'slot')),)
+
+    Each is also logged as a warning. Nothing is run: the plan is made, as an action would make it. (What has been run is
+    looked at without being asked, see `by_key`.) A shuffle by columns that are not all of the key is not named (another
+    question is asked there), nor is one of the results of groups that were found where they are, nor one by a range or to one
+    partition. Rows placed with `slot=None` have no slot that could be forgotten. Needs a classic session. Of a streaming
+    result its operators with state are judged, which must group by exactly the key and the slot (`stream_by_key` does that
+    itself, and refuses).
+    """
+    if not hasattr(df, "_jdf"):
+        raise StreamingMismatch("check_placement needs a classic Spark session: Spark Connect does not show its plans")
+    if df.isStreaming:
+        found = tuple(dict.fromkeys(_found_streaming(df)))
+    else:
+        found = shuffled_again(df._jdf.queryExecution().executedPlan())  # noqa: SLF001 - the plan has no public door
+    for it in found:
+        _LOG.warning("%s", it)
+    return found
+
+
+def _found_streaming(df: DataFrame) -> Iterator[ShuffledAgain]:
+    operators, placed_by = keyed_plan(df)
+    for operator in operators:
+        use = use_of(operator, keys=len(placed_by) - 1, windowed=False)
+        if operator.stateful and use not in (Use.WHOLE, Use.ANOTHER):
+            yield ShuffledAgain(operator.names, placed_by)

@@ -1,0 +1,89 @@
+"""What a batch sends, kept beside its checkpoint until it is known to have been sent.
+
+    <checkpoint>/evenly/sending/17/…      the bodies of batch 17, each with the partition and the number that it is sent under
+    <checkpoint>/evenly/sending/17.json   the sender, and the name and length of every file above: from now on this is batch 17
+
+Nothing leaves before the second file is there, and everything is sent from the first. So a batch that is run again is sent as
+the same rows under the same identities, whatever has changed since: the cores that Spark cuts its input by, settings, the
+release of Spark, or an input that gives other rows, or the same in another order, when it is computed again.
+"""
+
+from __future__ import annotations
+
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from evenly.errors import CheckpointMismatch, DamagedData
+from evenly.sealed import opened, sealed
+from evenly.spark.jvm.hadoop_files import Folder
+from evenly.spark.sending.encoding import BODY
+
+IDENTITY = "identity"
+"""The column with partition and number of a row in one: partition · 2³³ + number."""
+_KIND, _VERSION = "evenly-kept-batch", 1
+_SUFFIX = ".json"
+_DIGITS = 16
+_LONGEST = 2**31 - 1
+_WRITING = {"compression": "lz4", "maxRecordsPerFile": "0"}
+"""Spark cuts no file that is compressed in this way, so the rows of a partition are read by one task, in order."""
+_READING = {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}
+
+
+class KeptBatches:
+    """The batches of one sender. `in_turn` says that numbers only grow, and that a batch begins when the one before is done."""
+
+    def __init__(self, spark: SparkSession, checkpoint: str, *, in_turn: bool) -> None:
+        self._spark = spark
+        self._folder = Folder(spark, checkpoint).child("evenly").child("sending")
+        self._in_turn = in_turn
+
+    def rows(self, encoded: DataFrame, sender: str, batch: int) -> DataFrame:
+        """What batch `batch` sends, with identities: as it was kept when it was first run, or `encoded` if it never was."""
+        if not self._folder.has(f"{batch}{_SUFFIX}"):
+            self._keep(encoded, sender, batch)
+        elif self._in_turn:
+            # A stream's batch must be computed even so: its state and its watermark go on from what this run has seen.
+            encoded.write.format("noop").mode("overwrite").save()
+        self._check(sender, batch)
+        lines = self._spark.read.schema("value string").options(**_READING).text(self._path(batch))
+        number = F.conv(F.substring("value", 1, _DIGITS), 16, 10).cast("bigint")
+        return lines.select(number.alias(IDENTITY), F.unbase64(F.substring("value", _DIGITS + 1, _LONGEST)).alias(BODY))
+
+    def _keep(self, encoded: DataFrame, sender: str, batch: int) -> None:
+        kept = sorted(int(name.removesuffix(_SUFFIX)) for name in self._folder.names() if name.endswith(_SUFFIX))
+        if self._in_turn and kept and kept[-1] > batch:
+            raise CheckpointMismatch(
+                f"batch {batch} is to be sent after batch {kept[-1]}, and how it was cut when it was sent first is not known "
+                f"any more ({self._folder.path}): start with a new checkpoint and, if you name it, a new sender"
+            )
+        identity = F.lpad(F.hex(F.monotonically_increasing_id()), _DIGITS, "0")
+        body = F.replace(F.base64(BODY), F.lit("\r\n"), F.lit(""))
+        encoded.select(F.concat(identity, body)).write.mode("overwrite").options(**_WRITING).text(self._path(batch))
+        files = {name: size for name, size in self._folder.child(str(batch)).sizes_bytes().items() if not name.startswith("_")}
+        told = {"sender": sender, "batch": batch, "files": files}
+        self._folder.write(f"{batch}{_SUFFIX}", sealed(told, kind=_KIND, version=_VERSION))
+        for older in kept if self._in_turn else ():
+            self._folder.remove(f"{older}{_SUFFIX}")
+            self._folder.remove_folder(str(older))
+
+    def _check(self, sender: str, batch: int) -> None:
+        source = f"{self._folder.path}/{batch}{_SUFFIX}"
+        try:
+            text = self._folder.read(f"{batch}{_SUFFIX}")
+        except Py4JJavaError as error:
+            raise DamagedData(f"{source} cannot be read: {error.java_exception.toString()}") from error
+        told = opened(text, kind=_KIND, version=_VERSION, what="batch", source=source)
+        if told["sender"] != sender:
+            raise CheckpointMismatch(
+                f"batch {batch} was begun by the sender {told['sender']!r}, not {sender!r}: send it under that name ({source})"
+            )
+        found = self._folder.child(str(batch)).sizes_bytes()
+        if told["files"] != {name: size for name, size in found.items() if not name.startswith("_")}:
+            raise DamagedData(
+                f"the rows of batch {batch} in {self._path(batch)} are not those that were kept there: some may have been "
+                "sent, so they are not made anew; restore them"
+            )
+
+    def _path(self, batch: int) -> str:
+        return f"{self._folder.path}/{batch}"

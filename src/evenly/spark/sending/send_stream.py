@@ -1,0 +1,84 @@
+"""Rows of a streaming query to a destination, batch by batch."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from evenly.emission.destinations.base import Destination, NumberedRow
+from evenly.emission.destinations.delivery import Pacing, destination_of
+from evenly.emission.link.outgoing import UNSCHEDULED
+from evenly.emission.policies.base import Emission
+from evenly.errors import StreamingMismatch
+from evenly.spark.sending.encoding import BODY, bodies
+from evenly.spark.sending.kept import KeptBatches
+from evenly.spark.sending.order import comes_in_any_order, in_one_order
+from evenly.spark.sending.tasks import checked_sender, send_bodies
+
+_QUERY_ID = "sql.streaming.queryId"
+
+
+def send_stream(
+    rows: DataFrame,
+    *,
+    to: Destination | Callable[[NumberedRow], object],
+    checkpoint: str | Path,
+    column: str | None = None,
+    link: str = "default",
+    policy: str | Emission = UNSCHEDULED,
+    interval_ms: float = 10.0,
+    capacity: int = 10_000,
+    timeout_s: float = 30.0,
+    sender: str | None = None,
+    trigger: Mapping[str, Any] | None = None,
+    output_mode: str = "append",
+    repeatable: bool = True,
+) -> StreamingQuery:
+    """Start a streaming query that sends every row to a destination outside Spark.
+
+        evenly.send_stream(rows, to=evenly.TcpLines("collector", 9000), checkpoint="/data/to-collector")
+
+    Every batch is sent as `send` does it, with its guarantees and its options; the next begins when the destination has all of
+    it. `sender` is the query's id unless told, which is kept in the checkpoint, and `batch` the number of the batch. A batch is
+    written into the folder `evenly/sending` of the checkpoint before its first row leaves, and sent from there. So one that is
+    run again after a failure or a restart is sent as the same rows with the same identities, on any number of cores.
+    A destination that fails ends the query, once Spark has run the task as often as it is set to; start it again.
+
+    - `trigger`: what `DataStreamWriter.trigger` takes, such as {"availableNow": True} or {"processingTime": "1 second"}.
+    - `output_mode`: that of `DataStreamWriter`, for aggregates.
+    - `sender`: a name for this checkpoint alone. A new checkpoint begins with batch 0 again: give it a new name too.
+    - `repeatable`: False to write nothing first. Each start of the query then has a sender of its own (the name, a dot and
+      twelve random characters): a batch that is run again comes twice, and a receiver cannot tell. Nothing is lost.
+    """
+    spark = rows.sparkSession
+    if not rows.isStreaming:
+        raise StreamingMismatch("send_stream needs a streaming DataFrame: use send for a batch")
+    if not isinstance(spark, SparkSession) or not hasattr(spark, "_jsparkSession"):
+        raise StreamingMismatch("send_stream needs a classic Spark session: use send in a foreachBatch of your own")
+    # All of it before the query starts, and not when its first rows come.
+    destination, pacing = destination_of(to), Pacing(link, policy, interval_ms, capacity, timeout_s)
+    bodies(rows, column)
+    any_order = comes_in_any_order(rows)
+    run = "" if repeatable else f".{uuid.uuid4().hex[:12]}"
+    if sender is not None:
+        checked_sender(sender + run)
+
+    def send_batch(batch_rows: DataFrame, batch: int) -> None:
+        session = batch_rows.sparkSession
+        encoded = bodies(batch_rows, column)
+        name = (sender or str(session.sparkContext.getLocalProperty(_QUERY_ID))) + run
+        if repeatable:
+            encoded = KeptBatches(session, str(checkpoint), in_turn=True).rows(encoded, name, batch)
+        elif any_order:
+            encoded = in_one_order(encoded, BODY)
+        send_bodies(encoded, destination, pacing, sender=name, batch=batch)
+
+    writer = rows.writeStream.foreachBatch(send_batch).outputMode(output_mode).option("checkpointLocation", str(checkpoint))
+    if trigger is not None:
+        writer = writer.trigger(**trigger)
+    return writer.start()

@@ -1,0 +1,20 @@
+"""What a Python worker takes from PySpark: its rows, its task, and the accumulators that it reports at its end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark import TaskContext, accumulators
+from pyspark.sql.types import Row
+
+__all__ = ["Row", "known_accumulators", "running_task"]
+
+
+def running_task() -> TaskContext | None:
+    """The task that this worker runs; None outside of one."""
+    return TaskContext.get()
+
+
+def known_accumulators() -> dict[int, Any]:
+    """The registry whose accumulators a worker reports when its task has ended."""
+    return accumulators._accumulatorRegistry  # noqa: SLF001 - there is no other way to them

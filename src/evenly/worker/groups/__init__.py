@@ -1,0 +1,1 @@
+"""Groups cut out of sorted batches inside a Python worker."""

@@ -1,0 +1,23 @@
+"""Where a worker finds the columns of what was sent to it; `spark/keyed/layout.py` lays them out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Positions of the columns that a worker gets.
+
+    The first `width` are the user's columns, those up to `carried` are keys that are no column of their own. `flags` are
+    pairs of a carried column and the column that says where it was null. `keys` are where the key's values
+    are; `compared` are the columns in which a change means a new group. `names` are those of the carried columns: on the way
+    all columns have plain names, because PySpark takes a dot in a name for a struct's field.
+    """
+
+    width: int
+    carried: int
+    flags: tuple[tuple[int, int], ...]
+    keys: tuple[int, ...]
+    compared: tuple[int, ...]
+    names: tuple[str, ...]

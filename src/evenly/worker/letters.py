@@ -1,0 +1,51 @@
+"""Rows on which the function failed: told as an error, or set aside as dead letters beside the good results."""
+
+from __future__ import annotations
+
+import traceback
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from evenly.errors import EvenlyError, FunctionFailed, InvalidResult, RowTooSlow
+from evenly.worker.engine import Row
+from evenly.worker.rows import as_json, row_class, rows_of
+
+ERROR = "error"
+LETTER = pa.struct([("type", pa.string()), ("message", pa.string()), ("row", pa.string())])
+_LONGEST = 2_000
+_HERE = str(Path(__file__).parent)
+
+
+def letters_of(payload: Any, error: BaseException) -> list[dict[str, str]]:
+    """A letter for each row of a call that failed."""
+    told = {"type": type(error).__name__, "message": str(error)}
+    return [{**told, "row": row} for row in _texts(payload)]
+
+
+def failure(payload: Any, error: BaseException) -> EvenlyError:
+    """The error to raise when rows that fail are not to be skipped: it says on which row."""
+    texts = _texts(payload)
+    on = texts[0] if len(texts) == 1 else f"a batch of {len(texts)} rows that begins with {texts[0] if texts else 'none'}"
+    on = on if len(on) <= _LONGEST else f"{on[:_LONGEST]}…"
+    if isinstance(error, RowTooSlow):
+        return RowTooSlow(f"{error}, on {on}: raise the limit, or on_error='skip' sets such rows aside")
+    if isinstance(error, InvalidResult):
+        return InvalidResult(f"{error}; on {on}")
+    return FunctionFailed(
+        f"the function raised {type(error).__name__}: {error}; on {on}. "
+        f"on_error='skip' sets such rows aside, retries= calls again.{_where(error)}"
+    )
+
+
+def _where(error: BaseException) -> str:
+    """Where in the user's code it was raised: of a chain of errors Spark shows the last one only."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(_HERE)]
+    return "\n" + "".join(traceback.format_list(frames)) if frames else ""
+
+
+def _texts(payload: Any) -> list[str]:
+    if isinstance(payload, Row):
+        return [as_json(payload)]
+    return [as_json(row) for row in rows_of(payload, row_class(payload.schema.names))]

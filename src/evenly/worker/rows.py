@@ -1,0 +1,89 @@
+"""Rows of an Arrow batch as a Python function gets them: Spark's `Row`, at a fraction of its price.
+
+Columns become lists at once, and rows are made of them without a step of Python for each. A struct is a Row, a map a dict, a
+timestamp a datetime with the session's time zone (of a timestamp_ntz: without one).
+"""
+
+from __future__ import annotations
+
+import json
+from collections import namedtuple
+from collections.abc import Callable, Iterator
+from itertools import repeat
+from typing import Any
+
+import pyarrow as pa
+
+from evenly.worker.engine import Row
+
+_Convert = Callable[[Any], Any]
+_OF_TUPLES = frozenset(dir(Row))
+
+
+def row_class(names: list[str]) -> type[Row]:
+    """A `Row` with these fields: `row.name` costs no search, all else is as in Spark."""
+    space: dict[str, Any] = {"__slots__": (), "__fields__": names}
+    # The getters of a named tuple are compiled, and work on any tuple; Row's own are not.
+    getters = namedtuple("_Getters", [f"f{at}" for at in range(len(names))])  # type: ignore[misc]  # noqa: PYI024
+    for at, name in reversed(list(enumerate(names))):
+        if name not in _OF_TUPLES and not name.startswith("__"):
+            space[name] = getters.__dict__[f"f{at}"]
+    return type("Row", (Row,), space)
+
+
+def rows_of(batch: pa.RecordBatch, kind: type[Row]) -> Iterator[Row]:
+    """The rows of a batch, of a class that `row_class` made for its columns."""
+    if batch.num_columns == 0:
+        return map(tuple.__new__, repeat(kind, batch.num_rows), repeat(()))
+    return map(tuple.__new__, repeat(kind), zip(*(values_of(column) for column in batch.columns), strict=True))
+
+
+def values_of(column: pa.Array) -> list[Any]:
+    """The values of a column."""
+    values: list[Any] = column.to_pylist()
+    convert = _converter(column.type)
+    return values if convert is None else [None if value is None else convert(value) for value in values]
+
+
+def _converter(kind: pa.DataType) -> _Convert | None:
+    """What turns Arrow's Python values into Spark's; None where they are the same already."""
+    if pa.types.is_struct(kind):
+        names = [field.name for field in kind]
+        inner = [_maybe(_converter(field.type)) for field in kind]
+        made = row_class(names)
+        return lambda value: tuple.__new__(made, [each(value[name]) for name, each in zip(names, inner, strict=True)])
+    if pa.types.is_map(kind):
+        of_key, of_item = _maybe(_converter(kind.key_type)), _maybe(_converter(kind.item_type))
+        return lambda pairs: {of_key(key): of_item(item) for key, item in pairs}
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        each = _converter(kind.value_type)
+        return None if each is None else lambda values: [None if value is None else each(value) for value in values]
+    return None
+
+
+def _maybe(convert: _Convert | None) -> _Convert:
+    return _same if convert is None else lambda value: None if value is None else convert(value)
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def as_json(row: Row) -> str:
+    """A row as JSON that a person can read and a program can parse; what JSON does not know is a text."""
+    return json.dumps(_plain(row), default=_text, ensure_ascii=False)
+
+
+def _plain(value: Any) -> Any:
+    """Rows as objects, maps with texts as keys."""
+    if isinstance(value, Row):
+        return {name: _plain(held) for name, held in zip(value.__fields__, value, strict=True)}
+    if isinstance(value, dict):
+        return {str(key): _plain(held) for key, held in value.items()}
+    if isinstance(value, list):
+        return [_plain(held) for held in value]
+    return value
+
+
+def _text(value: Any) -> str:
+    return value.hex() if isinstance(value, (bytes, bytearray)) else str(value)
