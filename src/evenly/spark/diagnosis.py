@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from py4j.protocol import Py4JError
 from pyspark import StorageLevel
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, Row, SparkSession
@@ -19,6 +18,7 @@ from evenly.diagnosis.source import check_columns, data_kind
 from evenly.diagnosis.state import CheckpointDiagnosis, StateDiagnosis, checkpoint_diagnosis
 from evenly.errors import DamagedData, EmptyStream, InvalidParameter, StreamingMismatch
 from evenly.spark.jvm.hadoop_files import Folder
+from evenly.spark.jvm.java_errors import Py4JError
 from evenly.spark.keyed.keys import Key, key_columns, key_names
 from evenly.spark.keyed.learning import learn_mapping
 from evenly.spark.placing.placement import AT, with_instance

@@ -17,9 +17,9 @@ from evenly.spark.costs.candidates import candidate_keys, with_candidates
 from evenly.spark.costs.options import CostKey, checked_key, checked_options
 from evenly.spark.costs.routing import with_id
 from evenly.spark.costs.saved_costs import load_costs
-from evenly.spark.costs.sizes import size_of
 from evenly.spark.costs.stage import Stage, results_of
 from evenly.spark.costs.watch import CostWatch
+from evenly.spark.jvm.sizes import size_of
 
 Costs = CostModel | str | os.PathLike[str]
 EVEN_TIMES_EVERY = 16

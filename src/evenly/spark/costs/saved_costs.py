@@ -7,13 +7,13 @@ import re
 from pathlib import Path
 from typing import Any
 
-from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from evenly.costs.model import CostModel
 from evenly.errors import DamagedData, InvalidParameter, MissingFile, UnreadableFile
 from evenly.spark.jvm.hadoop_files import Folder
+from evenly.spark.jvm.java_errors import Py4JJavaError
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 _GLOB = re.compile(r"([\\{}\[\]*?])")

@@ -8,13 +8,13 @@ whatever an earlier try of it has measured and written counts for nothing: no ba
 
 from __future__ import annotations
 
-from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from evenly.costs.model import CostModel
 from evenly.costs.scheduler import CostScheduler
 from evenly.errors import DamagedData, InvalidCheckpoint
 from evenly.spark.jvm.hadoop_files import Folder
+from evenly.spark.jvm.java_errors import Py4JJavaError
 
 _SUFFIX = ".json"
 _KEPT = 8

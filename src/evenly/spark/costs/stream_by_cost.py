@@ -17,11 +17,11 @@ from evenly.errors import InvalidParameter, StreamingMismatch
 from evenly.spark.costs.by_cost import Costs, chosen_key, loaded
 from evenly.spark.costs.options import CostKey, checked_options
 from evenly.spark.costs.routing import with_id
-from evenly.spark.costs.sizes import size_of
 from evenly.spark.costs.skipped import failed_rows, good_rows
 from evenly.spark.costs.stage import Stage, reports_of, results_of
 from evenly.spark.costs.store import CostStore
 from evenly.spark.costs.watch import CostWatch
+from evenly.spark.jvm.sizes import size_of
 
 _LOG = logging.getLogger(__name__)
 Sink = Callable[[DataFrame, int], None]

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
@@ -21,10 +19,10 @@ from evenly.errors import InvalidParameter
 from evenly.kernels.types import F64
 from evenly.measures.load import imbalance_pct
 from evenly.spark.costs.candidates import by_best_key
+from evenly.spark.jvm.observed import is_observed
 from evenly.worker.executing import REPORT
 
 _BATCHES = 64
-_NEWS_MS = 10_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,7 +133,7 @@ class CostWatch:
         return sum(report.completion_s + report.rows * (report.first_s - begun_s) for report in told) / rows if rows else 0.0
 
     def _scheduled(self) -> tuple[InstanceReport, ...] | None:
-        if self._known is None and self._ran is not None and _done(self._observation, self._ran):
+        if self._known is None and self._ran is not None and is_observed(self._observation, self._ran):
             told = self._observation.get.get(REPORT)
             if told is not None:
                 self._ran = None
@@ -147,17 +145,3 @@ def _numbered(reports: list[InstanceReport]) -> tuple[InstanceReport, ...]:
     """Reports by instance, from 0 on: in a union the partitions of a stage are counted after those of others."""
     first = min((report.instance for report in reports), default=0)
     return tuple(sorted((replace(it, instance=it.instance - first) for it in reports), key=lambda it: it.instance))
-
-
-def _done(observation: Any, ran: DataFrame) -> bool:
-    """Whether there is a result. Asking for it would wait until there is; on Connect it is empty until then.
-
-    Spark tells its listeners of a finished action a moment after the action has returned: that moment is waited for.
-    """
-    classic = getattr(observation, "_jo", None)
-    if classic is None:
-        return True
-    if not classic.future().isCompleted():
-        with suppress(Py4JError):
-            ran.sparkSession.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(_NEWS_MS)  # noqa: SLF001 - the only way
-    return bool(classic.future().isCompleted())

@@ -20,8 +20,8 @@ class Folder:
     def __init__(self, spark: SparkSession, path: str) -> None:
         self.path = path
         self._spark = spark
-        self._jvm = cast("Any", spark._jvm)  # noqa: SLF001 - the only way to Hadoop's file systems
-        self._settings: Any = spark._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001
+        self._jvm = cast("Any", spark._jvm)
+        self._settings: Any = spark._jsparkSession.sessionState().newHadoopConf()
         self._at: Any = self._jvm.org.apache.hadoop.fs.Path(path)
         self._files = self._at.getFileSystem(self._settings)
 
@@ -72,7 +72,7 @@ class Folder:
         stream = self._files.create(partial, True)  # noqa: FBT003 - Java
         stream.write(text.encode())
         stream.close()
-        gateway: Any = self._spark.sparkContext._gateway  # noqa: SLF001
+        gateway: Any = self._spark.sparkContext._gateway
         rename = self._jvm.org.apache.hadoop.fs.Options.Rename
         replacing = gateway.new_array(rename, 1)
         replacing[0] = rename.OVERWRITE

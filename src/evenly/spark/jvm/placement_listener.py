@@ -67,9 +67,9 @@ class PlacementListener:
 
 
 def _register(spark: SparkSession) -> None:
-    gateway: Any = spark.sparkContext._gateway  # noqa: SLF001 - the gateway has no public door
+    gateway: Any = spark.sparkContext._gateway
     identity = gateway.jvm.java.lang.System.identityHashCode
-    manager = spark._jsparkSession.listenerManager()  # noqa: SLF001
+    manager = spark._jsparkSession.listenerManager()
     with _registering:
         if any(identity(it) in _registered for it in manager.listListeners()):
             return
@@ -93,14 +93,14 @@ def _leave() -> None:
     Queries that still run end after Python. So our listeners are taken from every session of the application, clones too,
     which are found by their buses: a list of sessions here would keep them from being forgotten.
     """
-    context = SparkContext._active_spark_context  # noqa: SLF001
+    context = SparkContext._active_spark_context
     if context is None:
         return
     with suppress(Exception):
-        bus = context._jsc.sc().listenerBus()  # noqa: SLF001
+        bus = context._jsc.sc().listenerBus()
         with suppress(Exception):  # It may not become empty while queries run.
             bus.waitUntilEmpty(_EXIT_WAIT_MS)
-        identity = context._gateway.jvm.java.lang.System.identityHashCode  # type: ignore[union-attr]  # noqa: SLF001
+        identity = context._gateway.jvm.java.lang.System.identityHashCode  # type: ignore[union-attr]
         for of_session in bus.listeners():
             if of_session.getClass().getSimpleName() == "ExecutionListenerBus":
                 for listener in of_session.listeners():

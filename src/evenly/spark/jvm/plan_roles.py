@@ -49,7 +49,7 @@ def keyed_plan(df: DataFrame) -> tuple[list[KeyedOperator], tuple[str, ...]]:
     """The keyed operators of a plan, and the columns that its rows were placed by, in their order (none: they were not)."""
     found: list[KeyedOperator] = []
     placed: list[_Named] = []
-    _follow(df._jdf.queryExecution().analyzed(), found, placed)  # noqa: SLF001 - the plan has no public door
+    _follow(df._jdf.queryExecution().analyzed(), found, placed)
     return found, tuple(placed[0]) if placed else ()
 
 

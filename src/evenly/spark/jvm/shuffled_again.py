@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from pyspark.sql import DataFrame
+
 from evenly.spark.jvm.plan_roles import column_name
 from evenly.spark.placing.slot_mark import MARK
 
@@ -34,6 +36,11 @@ class ShuffledAgain:
             f"rows that were placed by ({', '.join(self.placed_by)}) are shuffled again by ({', '.join(self.by)}), to where "
             f"Spark's hash puts them: group, join or partition by ({', '.join(self.placed_by)})"
         )
+
+
+def executed_plan(df: DataFrame) -> Any:
+    """The physical plan that an action would run."""
+    return df._jdf.queryExecution().executedPlan()
 
 
 def shuffled_again(plan: Any) -> tuple[ShuffledAgain, ...]:

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 from evenly.errors import StreamingMismatch
 from evenly.keys.placed import Use, use_of
 from evenly.spark.jvm.plan_roles import keyed_plan
-from evenly.spark.jvm.shuffled_again import ShuffledAgain, shuffled_again
+from evenly.spark.jvm.shuffled_again import ShuffledAgain, executed_plan, shuffled_again
 
 _LOG = logging.getLogger(__name__)
 
@@ -30,10 +30,7 @@ def check_placement(df: DataFrame) -> tuple[ShuffledAgain, ...]:
     """
     if not hasattr(df, "_jdf"):
         raise StreamingMismatch("check_placement needs a classic Spark session: Spark Connect does not show its plans")
-    if df.isStreaming:
-        found = tuple(dict.fromkeys(_found_streaming(df)))
-    else:
-        found = shuffled_again(df._jdf.queryExecution().executedPlan())  # noqa: SLF001 - the plan has no public door
+    found = tuple(dict.fromkeys(_found_streaming(df))) if df.isStreaming else shuffled_again(executed_plan(df))
     for it in found:
         _LOG.warning("%s", it)
     return found

@@ -10,13 +10,13 @@ release of Spark, or an input that gives other rows, or the same in another orde
 
 from __future__ import annotations
 
-from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from evenly.errors import CheckpointMismatch, DamagedData
 from evenly.sealed import opened, sealed
 from evenly.spark.jvm.hadoop_files import Folder
+from evenly.spark.jvm.java_errors import Py4JJavaError
 from evenly.spark.sending.encoding import BODY
 
 IDENTITY = "identity"

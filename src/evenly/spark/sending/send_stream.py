@@ -15,9 +15,9 @@ from evenly.emission.destinations.delivery import Pacing, destination_of
 from evenly.emission.link.outgoing import UNSCHEDULED
 from evenly.emission.policies.base import Emission
 from evenly.errors import StreamingMismatch
+from evenly.spark.jvm.row_order import comes_in_any_order, in_one_order
 from evenly.spark.sending.encoding import BODY, bodies
 from evenly.spark.sending.kept import KeptBatches
-from evenly.spark.sending.order import comes_in_any_order, in_one_order
 from evenly.spark.sending.tasks import checked_sender, send_bodies
 
 _QUERY_ID = "sql.streaming.queryId"

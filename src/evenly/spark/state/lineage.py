@@ -25,14 +25,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from evenly.errors import DamagedData, InvalidCheckpoint, NewerFormat
+from evenly.spark.jvm.checkpoint_files import Files
 from evenly.spark.jvm.hadoop_files import Folder
-from evenly.spark.state.files import Files
+from evenly.spark.jvm.java_errors import Py4JError
 
 _LOG = logging.getLogger(__name__)
 

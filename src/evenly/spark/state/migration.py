@@ -24,20 +24,21 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from evenly.errors import DamagedData, ImmovableState, InvalidParameter
 from evenly.keys.mapping import Mapping
+from evenly.spark.jvm.checkpoint_files import Files
 from evenly.spark.jvm.hadoop_files import Folder
+from evenly.spark.jvm.java_errors import Py4JError
+from evenly.spark.jvm.starting import running_query_ids
+from evenly.spark.jvm.state_stores import PROVIDER, ROCKSDB, StateStores, Store
 from evenly.spark.placing.mapping_check import hashed_alike
 from evenly.spark.state import lineage
-from evenly.spark.state.files import Files
 from evenly.spark.state.lineage import Record, current_checkpoint, location
 from evenly.spark.state.reading import committed_batch, operators
 from evenly.spark.state.rewriting import Audit, Places, audit, checked, digest_of, places, rewritten
-from evenly.spark.state.stores import PROVIDER, ROCKSDB, StateStores, Store
 
 _LOG = logging.getLogger(__name__)
 
@@ -335,8 +336,7 @@ def _check_stopped(spark: SparkSession, path: str) -> None:
     folder = Folder(spark, path)
     if folder.has("metadata"):
         identity = json.loads(lineage.opened(folder.read("metadata").decode())).get("id")
-        running: Any = spark._jsparkSession.sharedState().activeStreamingQueries()  # noqa: SLF001 - of all sessions
-        if identity in {str(query.toString()) for query in running.keySet()}:
+        if identity in running_query_ids(spark):
             raise ImmovableState(f"the query of checkpoint {path} is running: stop it before its state is moved")
 
 

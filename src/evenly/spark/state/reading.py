@@ -10,12 +10,12 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from evenly.errors import InvalidCheckpoint, InvalidParameter
 from evenly.spark.jvm.hadoop_files import Folder
+from evenly.spark.jvm.java_errors import Py4JError
 from evenly.spark.state.lineage import current_checkpoint
 
 JOIN = "symmetricHashJoin"

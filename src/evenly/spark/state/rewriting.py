@@ -13,10 +13,10 @@ from pyspark.sql import functions as F
 
 from evenly.errors import ImmovableState
 from evenly.keys.mapping import Mapping
+from evenly.spark.jvm.state_stores import StateStores, Store
 from evenly.spark.keyed.keys import quoted
 from evenly.spark.placing.placement import with_slot
 from evenly.spark.state.layout import KeyLayout, key_layout, key_path, value_path
-from evenly.spark.state.stores import StateStores, Store
 from evenly.spark.state.unsafe_rows import Path, replace_slots
 
 _FAMILY, _KEY, _VALUE, _GROUPING = "column_family_name", "key_bytes", "value_bytes", "partition_key"

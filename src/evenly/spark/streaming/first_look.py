@@ -10,7 +10,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
-from typing import Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
@@ -18,6 +17,7 @@ from pyspark.sql import functions as F
 
 from evenly.keys.dkg import DKG
 from evenly.keys.mapping import Mapping
+from evenly.spark.jvm.sources import streaming_sources
 from evenly.spark.keyed.keys import key_id
 from evenly.spark.streaming.observing import Counted
 
@@ -29,7 +29,7 @@ _POLL_S = 0.05
 
 def can_look(frames: Sequence[DataFrame]) -> bool:
     """Whether every source of the streams gives its rows again to every reader, and does not tidy up behind a reader."""
-    return all(_replayable(source) for df in frames for source in _sources(df))
+    return all(_replayable(source) for df in frames for source in streaming_sources(df))
 
 
 def first_look(
@@ -70,24 +70,3 @@ def _replayable(source: tuple[str, dict[str, str]]) -> bool:
     name, options = source
     tidies = options.get("cleansource", "off").lower() != "off"
     return name.lower() in REPLAYABLE and not tidies
-
-
-def _sources(df: DataFrame) -> list[tuple[str, dict[str, str]]]:
-    """The format and the options of every streaming source in a plan; an unknown kind of leaf has no name."""
-    jvm: Any = df.sparkSession._jvm  # noqa: SLF001 - plans are not to be had otherwise
-    leaves = df._jdf.queryExecution().analyzed().collectLeaves()  # noqa: SLF001
-    found = []
-    for at in range(leaves.size()):
-        leaf = leaves.apply(at)
-        kind = leaf.getClass().getSimpleName()
-        if not leaf.isStreaming():
-            continue
-        if kind == "StreamingRelation":
-            options = dict(jvm.scala.jdk.javaapi.CollectionConverters.asJava(leaf.dataSource().options()))
-            name = leaf.dataSource().className()
-        elif kind == "StreamingRelationV2":
-            options, name = dict(leaf.extraOptions().asCaseSensitiveMap()), leaf.sourceName()
-        else:
-            options, name = {}, ""
-        found.append((str(name), {key.lower(): str(value) for key, value in options.items()}))
-    return found

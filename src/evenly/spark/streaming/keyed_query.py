@@ -18,13 +18,13 @@ from pyspark.sql.streaming.query import StreamingQuery
 from evenly.kernels.types import F64
 from evenly.keys.controller import BatchLoad, Decision, DriftController
 from evenly.keys.mapping import Mapping
+from evenly.spark.jvm.read_rows import ReadRows
 from evenly.spark.streaming import mapping_store
 from evenly.spark.streaming.batches import Batch, BatchLog
 from evenly.spark.streaming.changing import change_by_moving, change_windows, check_change, recover_move
 from evenly.spark.streaming.mapping_store import MappingStore, Version
 from evenly.spark.streaming.movable import REFUSALS, why_immovable
 from evenly.spark.streaming.observing import Observation, ProgressListener
-from evenly.spark.streaming.read_rows import ReadRows
 from evenly.spark.streaming.starting import Pipeline
 from evenly.spark.streaming.waiting import forgotten_end
 

@@ -17,12 +17,12 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from evenly.errors import CheckpointMismatch, DamagedData, NewerFormat
 from evenly.keys.mapping import Mapping
 from evenly.spark.jvm.hadoop_files import Folder
+from evenly.spark.jvm.java_errors import Py4JJavaError
 from evenly.spark.placing.mapping_check import check_fit, hashed_alike
 from evenly.spark.placing.placement import Span
 from evenly.spark.state import lineage

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from evenly.errors import EvenlyError, ImmovableState
-from evenly.spark.state.stores import PROVIDER, ROCKSDB
+from evenly.spark.jvm.java_errors import Py4JError
+from evenly.spark.jvm.state_stores import PROVIDER, ROCKSDB
 from evenly.spark.streaming.changing import check_change
 from evenly.spark.streaming.mapping_store import MappingStore
 

@@ -11,9 +11,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+
+from evenly.spark.jvm.java_errors import Py4JError
 
 _SLICE_S = 0.5
 _POLL_S = 0.02

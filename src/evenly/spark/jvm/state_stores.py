@@ -57,7 +57,7 @@ class StateStores:
                 f"state can be moved with Spark 4.3 or later, not through Spark Connect; this is {spark.version}"
             )
         self._session = _without_adaptive_execution(spark)
-        self._java: Any = self._session._jsparkSession  # noqa: SLF001 - the only way to Spark's offline tools
+        self._java: Any = self._session._jsparkSession
         self._settings = self._java.sessionState().newHadoopConf()
         self.checkpoint = self._resolved(checkpoint)
         self.batch = batch
@@ -86,7 +86,7 @@ class StateStores:
 
         `to` has the offsets of the batch and the operators' metadata already. Each store is written whole, as one snapshot.
         """
-        ensure_callback_server_started(self._session.sparkContext._gateway)  # type: ignore[no-untyped-call]  # noqa: SLF001
+        ensure_callback_server_started(self._session.sparkContext._gateway)  # type: ignore[no-untyped-call]
         function = _Function(self._session, {(it.operator, it.name): it for it in self.stores}, rewrite)
         option = self._jvm.scala.Option
         rewriter = self._streaming.state.StateRewriter(
@@ -165,7 +165,7 @@ class _Function:
         try:
             options = rows.queryExecution().analyzed().options()
             store = self._stores[int(options.get("operatorId")), options.get("storeName")]
-            return self._rewrite(store, DataFrame(rows, self._session))._jdf  # noqa: SLF001
+            return self._rewrite(store, DataFrame(rows, self._session))._jdf
         except BaseException as error:
             self.error = error
             raise
@@ -176,7 +176,7 @@ class _Function:
 
 def _without_adaptive_execution(spark: SparkSession) -> SparkSession:
     """A session of its own, in which a store without rows keeps its partitions: each must be written, even if empty."""
-    own = SparkSession(spark.sparkContext, spark._jsparkSession.cloneSession())  # noqa: SLF001
+    own = SparkSession(spark.sparkContext, spark._jsparkSession.cloneSession())
     own.conf.set("spark.sql.adaptive.enabled", "false")
     return own
 

@@ -13,8 +13,8 @@ class Files:
     """Files and folders by their path below a folder, through the JVM's Hadoop file systems."""
 
     def __init__(self, spark: SparkSession, root: str) -> None:
-        self._jvm = cast("Any", spark._jvm)  # noqa: SLF001 - the only way to Hadoop's file systems
-        self._settings: Any = spark._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001
+        self._jvm = cast("Any", spark._jvm)
+        self._settings: Any = spark._jsparkSession.sessionState().newHadoopConf()
         self._root = self._jvm.org.apache.hadoop.fs.Path(root)
         self._files = self._root.getFileSystem(self._settings)
 

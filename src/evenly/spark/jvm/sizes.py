@@ -33,7 +33,7 @@ def size_of(df: DataFrame, *, last_rows: int = 0) -> Size:
         return Size(rows=last_rows or None)
     slots = _slots(df)
     try:
-        rows, size = _counted(df._jdf.queryExecution().withCachedData())  # noqa: SLF001 - there is no public way
+        rows, size = _counted(df._jdf.queryExecution().withCachedData())
     except Py4JError:
         rows = size = None
     known = rows if rows is not None else last_rows or None

@@ -24,8 +24,8 @@ class ReadRows:
         self, spark: SparkSession, query: StreamingQuery, instances: int, groupings: tuple[tuple[str, ...], ...]
     ) -> None:
         self._query, self._instances, self._groupings = query, instances, groupings
-        self._context: Any = spark.sparkContext._jsc.sc()  # noqa: SLF001 - metrics of tasks have no public door
-        self._jvm: Any = spark._jvm  # noqa: SLF001
+        self._context: Any = spark.sparkContext._jsc.sc()
+        self._jvm: Any = spark._jvm
         self._json: Any = None
         self._place: int | None = None
         self._missed = 0
@@ -53,7 +53,7 @@ class ReadRows:
         if len(found) == 1:
             return self._rows(found[0])
         if self._place is None:
-            plan = self._query._jsq.streamingQuery().lastExecution().executedPlan()  # noqa: SLF001 - the plan has no public door
+            plan = self._query._jsq.streamingQuery().lastExecution().executedPlan()
             self._place = _place(_chain(plan), self._groupings)
         return self._rows(reading[self._place]) if self._place is not None and self._place < len(reading) else None
 

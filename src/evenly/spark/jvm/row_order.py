@@ -22,7 +22,7 @@ def comes_in_any_order(df: DataFrame) -> bool:
     """
     if not hasattr(df, "_jdf"):
         return True  # Spark Connect does not show its plan
-    execution = df._jdf.queryExecution()  # noqa: SLF001 - there is no other way to see it
+    execution = df._jdf.queryExecution()
     if df.isStreaming:
         # It has no physical plan yet, and in the batch that foreachBatch gets there is nothing left to see of its shuffles.
         node = execution.analyzed()

@@ -1,0 +1,25 @@
+"""Whether an observation has its result yet."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.sql import DataFrame
+
+_NEWS_MS = 10_000
+
+
+def is_observed(observation: Any, ran: DataFrame) -> bool:
+    """Whether there is a result. Asking for it would wait until there is; on Connect it is empty until then.
+
+    Spark tells its listeners of a finished action a moment after the action has returned: that moment is waited for.
+    """
+    classic = getattr(observation, "_jo", None)
+    if classic is None:
+        return True
+    if not classic.future().isCompleted():
+        with suppress(Py4JError):
+            ran.sparkSession.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(_NEWS_MS)
+    return bool(classic.future().isCompleted())
