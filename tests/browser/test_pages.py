@@ -21,7 +21,7 @@ def chromium(tmp_path, page, *options):
     flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
     flags += ["--disable-sync", "--no-first-run", "--disable-quic", f"--user-data-dir={profile}", "--window-size=1000,1200"]
     return subprocess.run(
-        [CHROMIUM, *flags, *options, page.as_uri()], capture_output=True, text=True, timeout=120, check=True
+        [CHROMIUM, *flags, *options, page.as_uri()], capture_output=True, text=True, timeout=900, check=True
     ).stdout
 
 

@@ -23,7 +23,7 @@ def test_the_page_draws_every_slot_and_says_what_breaks_first(tmp_path):
     write_whole(page, plan_page(best, compare(flow, models, 100.0, assumptions=assumed), spark_settings(best)))
     flags = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", f"--user-data-dir={tmp_path / 'profile'}"]
     shown = subprocess.run(
-        [CHROMIUM, *flags, "--dump-dom", page.as_uri()], capture_output=True, text=True, timeout=120, check=True
+        [CHROMIUM, *flags, "--dump-dom", page.as_uri()], capture_output=True, text=True, timeout=900, check=True
     ).stdout
     assert shown.count("<title>slot ") == best.placement.slots == 10
     assert "First to break" in shown

@@ -18,7 +18,7 @@ def ran(script, folder):
     environment["PYSPARK_PYTHON"] = sys.executable
     environment["PYTHONWARNINGS"] = "ignore"
     path = Path(__file__).with_name(script)
-    done = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=540, env=environment, cwd=folder)
+    done = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=900, env=environment, cwd=folder)
     assert done.returncode == 0, done.stderr[-4000:]
     return json.loads(done.stdout.splitlines()[-1])
 

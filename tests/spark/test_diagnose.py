@@ -69,7 +69,7 @@ def log(tmp_path_factory):
     folder = tmp_path_factory.mktemp("events")
     script = folder.parent / "jobs.py"
     script.write_text(JOBS)
-    subprocess.run([sys.executable, script, folder], check=True, timeout=500, capture_output=True)
+    subprocess.run([sys.executable, script, folder], check=True, timeout=900, capture_output=True)
     return next(folder.iterdir())
 
 
@@ -261,7 +261,7 @@ def test_the_commands_tell_programs_and_draw_pages(skewed, checkpoint, tmp_path)
     orders = f"keys+{tmp_path / 'orders'}+--key+user+--instances+64+--json+--page+{tmp_path / 'keys.html'}"
     state = f"checkpoint+{checkpoint}+--json+--page+{tmp_path / 'state.html'}"
     done = subprocess.run(
-        [sys.executable, "-c", program, f"{orders}|{state}"], capture_output=True, text=True, timeout=400, check=True
+        [sys.executable, "-c", program, f"{orders}|{state}"], capture_output=True, text=True, timeout=900, check=True
     )
     by_key, by_state = (json.loads(line) for line in done.stdout.splitlines())
     assert by_key["parameters"]["instances"] == [64]

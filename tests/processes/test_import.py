@@ -11,7 +11,7 @@ import evenly
 
 
 def run(program: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=900)
 
 
 def test_import_does_not_load_pyspark():

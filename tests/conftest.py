@@ -1,0 +1,20 @@
+"""How long each folder of tests took is printed at the end."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import PurePosixPath
+
+import pytest
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    took: dict[str, float] = defaultdict(float)
+    tests: dict[str, set[str]] = defaultdict(set)
+    for report in (report for kind in terminalreporter.stats.values() for report in kind if isinstance(report, pytest.TestReport)):
+        folder = PurePosixPath(report.nodeid.partition("::")[0]).parent.as_posix()
+        took[folder] += report.duration
+        tests[folder].add(report.nodeid)
+    terminalreporter.section("seconds by folder, of all workers together")
+    for folder, seconds in sorted(took.items()):
+        terminalreporter.write_line(f"{seconds:8.1f} s  {len(tests[folder]):5d} tests  {folder}")
