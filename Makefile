@@ -29,7 +29,7 @@ lint: $(READY) ## Check style, types and layers
 	$(BIN)/lint-imports --no-cache
 
 test-unit: $(READY) ## Run the tests that need no Spark
-	$(BIN)/python -m pytest tests/unit tests/property
+	$(BIN)/python -m pytest tests/unit tests/property tests/processes
 
 test-spark: $(READY) ## Run the tests on a real Spark session
 	$(BIN)/python -m pytest tests/spark

@@ -28,7 +28,7 @@ class Outgoing(Generic[T]):
     backlogs and gives the signal to the queue that the policy chooses; if nothing waits anywhere, to all. There is nothing
     to install: the first process leads, and when it ends or hangs another takes over.
 
-    Guarantees (`tests/unit/test_outgoing.py`, with real processes that are killed): tuples of a queue are transmitted in
+    Guarantees (`tests/processes/test_outgoing.py`, with real processes that are killed): tuples of a queue are transmitted in
     order, each once, and all of them before `flush` or `close` returns; a queue whose process dies is dropped; a queue is
     never held back for longer than `patience_ms` after the next sign of a leader was due, nor by the policy for longer than
     `longest_wait_ms` at a time; memory is bounded by `capacity`.
