@@ -11,7 +11,9 @@ import pytest
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     took: dict[str, float] = defaultdict(float)
     tests: dict[str, set[str]] = defaultdict(set)
-    for report in (report for kind in terminalreporter.stats.values() for report in kind if isinstance(report, pytest.TestReport)):
+    for report in (
+        report for kind in terminalreporter.stats.values() for report in kind if isinstance(report, pytest.TestReport)
+    ):
         folder = PurePosixPath(report.nodeid.partition("::")[0]).parent.as_posix()
         took[folder] += report.duration
         tests[folder].add(report.nodeid)

@@ -9,8 +9,10 @@ import time
 
 import pyarrow as pa
 import pytest
+from evenly.spark.costs.letters import failure
 from pyspark import cloudpickle
 from pyspark.errors import PythonException
+from pyspark.sql import Row
 
 import evenly
 from evenly.costs import CostModel
@@ -51,6 +53,8 @@ def df(spark):
         ({"cost_key": "nme"}, UnknownColumn, "'nme'.*id, name, m"),
         ({"cost_key": "lower(name"}, InvalidParameter, "'lower\\(name'"),
         ({"cost_key": []}, InvalidParameter, "no column"),
+        ({"cost_key": 7}, InvalidParameter, "cost_key must be a name or a list of names, as texts, got 7"),
+        ({"watch": True}, InvalidParameter, "watch must be a CostWatch, got True"),
         ({"cost_key": "m"}, InvalidKeys, "map"),
         ({"cost_key": "sum(id)"}, InvalidParameter, "sum"),
         ({"instances": 0}, InvalidParameter, "instances must be a whole number from 1 .*got 0"),
@@ -324,3 +328,13 @@ def test_async_functions_with_errors_and_a_limit(df):
     ).collect()
     assert sorted(row.id for row in result if row.error is None) == [at for at in range(60) if at not in {3, 4}]
     assert {row.error.type for row in result if row.error is not None} == {"RowTooSlow", "ConnectionError"}
+
+
+def test_an_error_of_several_lines_reaches_the_driver_with_its_row():
+    """As Spark carries it: the text of the traceback, and then its own."""
+    error = failure(Row(id=7), ValueError("first\n  second\r\n\nthird" + "x" * 10_000))
+    carried = PythonException(f"Traceback:\nevenly.errors.FunctionFailed: {error}\n\n\tat org.apache.spark.Task")
+    told = str(own_error(carried))
+    assert told == str(error)
+    assert re.match(r'the function raised ValueError: first second thirdx+…; on {"id": 7}. on_error', told)
+    assert len(told) < 3_000

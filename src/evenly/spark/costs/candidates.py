@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +15,7 @@ from evenly.checks import checked_whole
 from evenly.costs.model import CostModel
 from evenly.costs.recommend import Predictor, recommend
 from evenly.costs.report import CostMeter, InstanceReport
-from evenly.errors import InvalidKeys, StreamingMismatch
+from evenly.errors import ColumnConflict, InvalidKeys, StreamingMismatch
 from evenly.spark.costs.options import checked_key, checked_options
 from evenly.spark.costs.routing import content_hash, key_column
 from evenly.spark.costs.stage import Stage, reports_of
@@ -76,8 +75,12 @@ def candidate_keys(df: DataFrame) -> tuple[str, ...]:
             sized = f"size({quoted(name)})"
         elif isinstance(kind, NumericType):
             sized = f"abs({quoted(name)})"
-        with suppress(InvalidKeys):
+        try:
             found += key_names(df, name)
+        except ColumnConflict:  # two columns of one name: neither can be named as the key
+            continue
+        except InvalidKeys:
+            pass
         if sized is not None:
             found.append(f"try_cast(2 * log2({sized} + 1) as int)")
     return tuple(found[:_MOST_CANDIDATES])

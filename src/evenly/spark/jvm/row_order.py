@@ -37,6 +37,11 @@ def comes_in_any_order(df: DataFrame) -> bool:
     return bool(node.nodeName() != "Sort")
 
 
+def is_held_at_driver(df: DataFrame) -> bool:
+    """Whether the plan holds the rows itself, as after `VALUES` or `createDataFrame`."""
+    return str(df._jdf.queryExecution().optimizedPlan().nodeName()) == "LocalRelation"
+
+
 def in_one_order(encoded: DataFrame, column: str) -> DataFrame:
     """The rows of each partition sorted by what is sent; equal ones cannot be told apart."""
     return encoded.sortWithinPartitions(F.xxhash64(column), column)

@@ -25,6 +25,12 @@ def frame_of(writer: DataStreamWriter) -> DataFrame:
     return writer._df
 
 
+def sink_and_mode(query: StreamingQuery) -> tuple[str, str]:
+    """The class of the sink that a running query writes to, and its output mode."""
+    running: Any = query._jsq.streamingQuery()
+    return str(running.sink().getClass().getSimpleName()), str(running.outputMode())
+
+
 def running_query_ids(spark: SparkSession) -> set[str]:
     """The ids of the queries that run in this application, in whichever session."""
     running: Any = spark._jsparkSession.sharedState().activeStreamingQueries()

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from evenly.errors import EvenlyError, ImmovableState
 from evenly.spark.jvm.java_errors import Py4JError
+from evenly.spark.jvm.starting import sink_and_mode
 from evenly.spark.jvm.state_stores import PROVIDER, ROCKSDB
 from evenly.spark.streaming.changing import check_change
 from evenly.spark.streaming.mapping_store import MappingStore
@@ -31,3 +33,17 @@ def why_immovable(spark: SparkSession, checkpoint: str, store: MappingStore) -> 
                 f"spark.conf.set('{PROVIDER}', '{ROCKSDB}'), or group by windows and give window=; or controller=False"
             )
     return None
+
+
+def why_not_again(query: StreamingQuery) -> str | None:
+    """Why a running query could not be started again from its checkpoint, as every change needs; None as far as can be seen."""
+    try:
+        sink, mode = sink_and_mode(query)
+    except (Py4JError, AttributeError):
+        return None
+    if sink != "MemorySink" or mode == "Complete":
+        return None
+    return (
+        f"a query that writes to memory in the output mode {mode.lower()} cannot start again from its checkpoint, so its "
+        "mapping stays as it is: use outputMode('complete'), another sink, or controller=False"
+    )
