@@ -184,6 +184,8 @@ def draw(seed: int) -> Schedule:
     if operation == "stream_move":
         options = replace(options, change_at=chance.choice((1, 1, 2)))
     options = _known(options, operation)
+    if options.other_type:
+        shape = replace(shape, key="int")  # the other side's is long
     calls = {"input": 3, "work": _calls(operation, shape, options)}
     faults = [_fault(chance, kind, operation, calls)]
     if kind == "tick":
