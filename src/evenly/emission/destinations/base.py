@@ -79,7 +79,7 @@ def until_accepted(connect: Callable[[float], T], timeout_s: float, where: str) 
                 ) from error
         except TimeoutError as error:
             raise DestinationFailed(f"{where} took no connection within {timeout_s:g} s: is it up, and reachable?") from error
-        except OSError as error:
+        except (OSError, UnicodeError) as error:  # a name that is none fails as the latter
             raise DestinationFailed(f"{where} cannot be reached: {error}") from error
         time.sleep(max(0.0, min(pause_s, left_s)))
         pause_s = min(2.0 * pause_s, _LONGEST_PAUSE_S)

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from evenly.emission.base import Emission
 from evenly.emission.catalogue import new_policy
 from evenly.emission.destinations.base import Connection, Destination, NumberedRow
+from evenly.emission.destinations.hiding import shown_url
 from evenly.emission.destinations.own_function import OwnFunction
 from evenly.emission.outgoing import UNSCHEDULED, Outgoing, checked_number
 from evenly.emission.segment import segment_path
@@ -59,7 +60,8 @@ def destination_of(to: Destination | Callable[[NumberedRow], object]) -> Destina
         return to
     if callable(to) and not isinstance(to, type):
         return OwnFunction(to)
-    raise InvalidParameter(f"to must be a TcpLines, an HttpPost, a destination of your own or a function, got {to!r}")
+    got = f"the text {shown_url(to)!r}" if isinstance(to, str) else repr(to)
+    raise InvalidParameter(f"to must be a TcpLines, an HttpPost, a destination of your own or a function, got {got}")
 
 
 def deliver(bodies: Iterable[bytes], to: Destination, partition: Partition, pacing: Pacing) -> Delivered:

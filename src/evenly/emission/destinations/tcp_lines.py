@@ -69,7 +69,7 @@ class _Lines:
     def __init__(self, to: TcpLines, timeout_s: float) -> None:
         self._to, self._timeout_s = to, timeout_s
         self._sent = 0
-        self._told, self._heard = 0, b""
+        self._told, self._heard, self._hearing = 0, b"", True
         self._socket = until_accepted(lambda left_s: socket.create_connection((to.host, to.port), left_s), timeout_s, str(to))
         self._socket.settimeout(0.0)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -133,12 +133,13 @@ class _Lines:
         """Until something can be written or was heard, for a moment; TimeoutError if nothing has moved for the time limit."""
         if writing or self._to.acknowledge:
             poll = select.poll()  # not select.select, which knows only the first 1,024 descriptors of a process
-            poll.register(self._socket, (select.POLLIN if self._to.acknowledge else 0) | (select.POLLOUT if writing else 0))
+            poll.register(self._socket, (select.POLLIN if self._hearing else 0) | (select.POLLOUT if writing else 0))
             ready = sum(events for _, events in poll.poll(min(_STEP_S, self._timeout_s) * 1e3))
-            if self._to.acknowledge and ready & ~select.POLLOUT:
+            if self._hearing and ready & ~select.POLLOUT:
                 self._hear()
         else:
             time.sleep(0.001)
+            self._hear()
         left = self._unsent()
         if left < self._unconfirmed:
             self._alive_s = time.monotonic()
@@ -150,6 +151,9 @@ class _Lines:
         try:
             came = self._socket.recv(_HEARD_BYTES)
         except BlockingIOError:
+            return
+        if not self._to.acknowledge:
+            self._hearing = bool(came)  # nobody asked, but a receiver that is not heard waits, and reads no further
             return
         if not came:
             raise self._unacknowledged(f"it ended the connection after it had acknowledged {self._told}")
