@@ -121,6 +121,16 @@ def test_a_destination_of_ones_own_is_closed_and_not_flushed_when_it_fails(pacin
     assert to.steps == [("connect", 20.0), "close"]
 
 
+@pytest.mark.parametrize(
+    ("step", "told"), [("connect", "cannot be connected to"), ("flush", "did not confirm that it has 250 rows")]
+)
+def test_a_destination_of_ones_own_that_fails_at_any_step_is_named(pacing, step, told):
+    to = Shelf()
+    setattr(to, step, lambda *_: 1 / 0)
+    with pytest.raises(DestinationFailed, match=rf"Shelf object .* {told}: ZeroDivisionError"):
+        deliver(BODIES, to, PARTITION, pacing())
+
+
 def test_a_partition_without_rows_does_not_connect(pacing):
     assert deliver([], TcpLines("127.0.0.1", free_port()), PARTITION, pacing()) == Delivered(0, 0, 0)
 
@@ -453,6 +463,22 @@ def test_at_most_capacity_rows_are_read_ahead_of_the_destination(pacing):
     deliver(bodies(), OwnFunction(take), PARTITION, pacing(capacity=5))
     assert sent[0] == 250
     assert most[0] <= 5 + 2  # one is on its way, and one was read for the place that comes free
+
+
+def test_large_rows_are_read_ahead_by_their_bytes():
+    """10,000 rows of a megabyte would be 10 GB in each task."""
+    read, sent, most = [0], [0], [0]
+
+    def take(_):
+        most[0] = max(most[0], read[0] - sent[0])
+        sent[0] += 1
+
+    with Outgoing(take, policy="none", capacity_bytes=1_000) as queue:
+        for number in range(300):
+            queue.send(bytes(400 if number % 2 else 2_000))  # the second kind is larger than all that may wait
+            read[0] += 1
+    assert sent[0] == 300
+    assert most[0] <= 3 + 1
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r", b"\r\n"])
