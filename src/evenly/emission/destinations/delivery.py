@@ -69,7 +69,8 @@ def deliver(bodies: Iterable[bytes], to: Destination, partition: Partition, paci
     """Send rows in order, and return when the destination has them all.
 
     At most `pacing.capacity` rows wait in memory (times `to.rows_at_once`), and 64 MiB of them. DestinationFailed if the
-    destination refuses, fails, hangs for longer than the time limit or does not acknowledge; some rows may have arrived then, the first ones.
+    destination refuses, fails, hangs for longer than the time limit or does not acknowledge; some rows may have arrived then,
+    the first ones.
     """
     rows = size_bytes = 0
     numbered = (NumberedRow(*partition, number, body) for number, body in enumerate(bodies))
