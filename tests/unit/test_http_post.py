@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import threading
+import time
 import traceback
 import uuid
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import pytest
 
+import http_receiver
 from evenly.emission.destinations import HttpPost
 from evenly.emission.destinations.delivery import Pacing, Partition, deliver
 from evenly.errors import DestinationFailed, InvalidParameter
 from http_receiver import HttpReceiver
 
 PARTITION = Partition("me", 7, 3)
+CERTIFICATE = Path(http_receiver.__file__).with_name("localhost.pem")
 ACCEPTED = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 
 
@@ -109,3 +114,18 @@ def test_a_header_of_the_user_is_sent_once_in_whatever_case_it_is_written():
     with HttpReceiver() as receiver:
         sent(HttpPost(receiver.url, {"content-type": "text/csv"}))
         assert {tuple(headers.get_all("Content-Type")) for headers, _ in receiver.requests} == {("text/csv",)}
+
+
+@pytest.mark.parametrize("size_bytes", [10, 300_000])
+def test_a_tls_server_that_closes_connections_between_requests_gets_every_row(monkeypatch, size_bytes):
+    """Every server does so after a while. With TLS it does not show as a reset."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATE))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(CERTIFICATE)
+    with HttpReceiver() as receiver:
+        receiver.socket = context.wrap_socket(receiver.socket, server_side=True)
+        receiver.RequestHandlerClass = type("Closes", (receiver.RequestHandlerClass,), {"timeout": 0.05})
+        bodies = (time.sleep(0.15) or b"%d" % number + bytes(size_bytes) for number in range(4))
+        to = HttpPost(receiver.url.replace("http://127.0.0.1", "https://localhost"))
+        assert deliver(bodies, to, PARTITION, Pacing(f"test.{uuid.uuid4().hex}", timeout_s=20.0)).rows == 4
+        assert list(dict.fromkeys(row[3] for row in receiver.rows())) == [0, 1, 2, 3]
