@@ -482,6 +482,18 @@ def test_large_rows_are_read_ahead_by_their_bytes():
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r", b"\r\n"])
+def test_a_line_break_in_one_of_several_rows_of_a_request_is_refused(pacing, end):
+    """The receiver would find more rows than were sent, and other ones."""
+    rows = [b"a", b"b" + end + b"c"]
+    with HttpReceiver() as receiver:
+        assert deliver(rows, HttpPost(receiver.url), PARTITION, pacing()).rows == 2
+        assert [body for *_, body in receiver.rows()] == rows
+        with pytest.raises(InvalidParameter, match=r"row 1 of partition 3.* has a line break .*or with rows_at_once=1"):
+            deliver(rows, HttpPost(receiver.url, rows_at_once=2), PARTITION, pacing())
+        assert len(receiver.requests) == 2
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r", b"\r\n"])
 def test_a_line_break_in_a_row_is_refused(pacing, end):
     with LineReceiver() as receiver:
         with pytest.raises(InvalidParameter, match=r"row 1 of partition 3.* has a line break"):

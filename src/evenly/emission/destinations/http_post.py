@@ -14,7 +14,7 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnec
 from typing import ClassVar, NamedTuple, cast
 from urllib.parse import urlsplit
 
-from evenly.emission.destinations.base import Connection, NumberedRow, until_accepted
+from evenly.emission.destinations.base import Connection, NumberedRow, check_one_line, until_accepted
 from evenly.emission.destinations.deadline import DeadlineSocket
 from evenly.emission.destinations.hiding import in_one_line, secrets_of, shown_url
 from evenly.emission.destinations.http_headers import check_headers, with_headers
@@ -36,7 +36,7 @@ class HttpPost:
 
     The headers Evenly-Sender, Evenly-Batch, Evenly-Partition, Evenly-Number (of the first row) and Evenly-Rows say which
     rows it has; Idempotency-Key is all of that in one. The body is the row, or with `rows_at_once` above 1 the rows with a
-    line break after each.
+    line break after each; a row that has one in it is then refused.
 
     A request and its answer have the time limit together, however slowly they move. One that is answered with 429, 502, 503
     or 504 is made again after what Retry-After says, or after pauses that grow from 0.1 to 10 s, for `retry_for_s` at most.
@@ -169,6 +169,8 @@ class _Requests:
     def _request(self, rows: Sequence[NumberedRow]) -> tuple[bytes, dict[str, str]]:
         first = rows[0]
         several = self._to.rows_at_once > 1
+        for row in rows if several else ():
+            check_one_line(row, "send rows as JSON (without column=; it escapes LF and CR), or with rows_at_once=1")
         body = b"".join([row.body + b"\n" for row in rows]) if several else first.body
         number = f"{first.sender}/{first.batch}/{first.partition}/{first.number}/{len(rows)}"
         ours = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import re
 import select
 import socket
 import sys
@@ -14,13 +13,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import ClassVar
 
-from evenly.emission.destinations.base import Connection, NumberedRow, until_accepted
+from evenly.emission.destinations.base import Connection, NumberedRow, check_one_line, until_accepted
 from evenly.errors import DestinationFailed, InvalidParameter
 
 _STEP_S = 0.25
 _HEARD_BYTES = 65_536
-_LINE_ENDS = re.compile(rb"[\n\r]")
-"""What programs that read lines take for the end of one: LF, CR, or both."""
 
 
 @dataclass(frozen=True)
@@ -108,11 +105,7 @@ class _Lines:
             self._socket.close()
 
     def _line(self, row: NumberedRow) -> bytes:
-        if end := _LINE_ENDS.search(row.body):
-            raise InvalidParameter(
-                f"{row} has a line break ({end.group()!r}), which would end its line: send rows as JSON (without column=; it "
-                "escapes LF and CR), or over HTTP"
-            )
+        check_one_line(row, "send rows as JSON (without column=; it escapes LF and CR), or over HTTP")
         if not self._to.ids:
             return row.body + b"\n"
         return b"%s\t%d\t%d\t%d\t%s\n" % (row.sender.encode(), row.batch, row.partition, row.number, row.body)
