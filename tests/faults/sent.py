@@ -57,7 +57,7 @@ def _counting(work: Work, rows: DataFrame) -> DataFrame:
 
 def send(work: Work) -> Rows:
     rows, kept = _counting(work, _body(work.rows())), work.folder / "kept"
-    evenly.send(rows, sender=f"seed-{work.schedule.seed}", checkpoint=kept, **_options(work))
+    evenly.send(rows, sender=f"seed-{work.schedule.seed}", batch=0, checkpoint=kept, **_options(work))
     return []  # what came is at the receiver
 
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
 from pyspark.errors import PythonException
+from pyspark.sql import Row
 
 import evenly
 from evenly.errors import (
@@ -26,6 +27,7 @@ from evenly.errors import (
     UnreadableFile,
 )
 from evenly.grouping.cost import CostModel
+from evenly.spark.cost.letters import failure
 from evenly.spark.cost.results import Shape
 from evenly.spark.cost.saved_costs import load_costs, save_costs
 from evenly.spark.worker_errors import own_error
@@ -324,3 +326,13 @@ def test_async_functions_with_errors_and_a_limit(df):
     ).collect()
     assert sorted(row.id for row in result if row.error is None) == [at for at in range(60) if at not in {3, 4}]
     assert {row.error.type for row in result if row.error is not None} == {"RowTooSlow", "ConnectionError"}
+
+
+def test_an_error_of_several_lines_reaches_the_driver_with_its_row():
+    """As Spark carries it: the text of the traceback, and then its own."""
+    error = failure(Row(id=7), ValueError("first\n  second\r\n\nthird" + "x" * 10_000))
+    carried = PythonException(f"Traceback:\nevenly.errors.FunctionFailed: {error}\n\n\tat org.apache.spark.Task")
+    told = str(own_error(carried))
+    assert told == str(error)
+    assert re.match(r'the function raised ValueError: first second thirdx+…; on {"id": 7}. on_error', told)
+    assert len(told) < 3_000

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -198,6 +199,39 @@ def test_a_column_that_cannot_be_encoded_is_named(spark):
         evenly.send(spark.range(1).select("id", "id"), to=print)
     with pytest.raises(InvalidParameter, match="no column"):
         evenly.send(spark.range(1).select(), to=print)
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["X'00ff'", "date'2020-01-01'", "timestamp'2020-01-01 00:00:00'", "named_struct('a', 1)", "array(1)", "interval 3 days"],
+)
+def test_keys_of_maps_that_json_would_garble_are_refused(spark, key):
+    for column in (f"map({key}, 1)", f"array(map('a', map({key}, 1)))", f"named_struct('s', map({key}, 1))"):
+        with pytest.raises(InvalidParameter, match=r"keys of maps are text, numbers or booleans in JSON: m \(.*transform_keys"):
+            evenly.send(spark.sql(f"select 1 as id, {column} as m"), to=print)
+
+
+def test_names_that_differ_in_case_alone_are_told_as_such(spark):
+    df = spark.range(1).selectExpr("'x' as a", "'y' as A")
+    for options in ({}, {"column": "A"}):
+        with pytest.raises(InvalidParameter, match=r"several columns are called '[aA]'"):
+            evenly.send(df, to=print, **options)
+
+
+def test_json_is_written_under_the_older_way_with_times_too(spark, link):
+    df = spark.sql(
+        "select timestamp'2020-07-01 10:00:00.123456+00:00' as at, timestamp_ntz'2020-07-01 10:00:00.000007' as ntz, "
+        "map(1.50, true, 2.00, false) as m"
+    )
+    spark.conf.set("spark.sql.legacy.timeParserPolicy", "LEGACY")
+    try:
+        with HttpReceiver() as receiver:
+            evenly.send(df, to=evenly.HttpPost(receiver.url), link=link)
+            (sent,) = [json.loads(body) for *_, body in receiver.rows()]
+    finally:
+        spark.conf.unset("spark.sql.legacy.timeParserPolicy")
+    assert datetime.fromisoformat(sent["at"]) == datetime(2020, 7, 1, 10, 0, 0, 123456, tzinfo=UTC)
+    assert (sent["ntz"], sent["m"]) == ("2020-07-01T10:00:00.000007", {"1.50": True, "2.00": False})
 
 
 def test_a_batch_is_not_a_stream_and_a_stream_no_batch(spark):

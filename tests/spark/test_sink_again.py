@@ -191,9 +191,64 @@ def test_bytes_of_all_kinds_and_lengths_are_kept_as_they_are(spark, tmp_path):
         assert [body for *_, body in receiver.rows()] == bodies
 
 
+def test_a_name_needs_a_number_and_rows_under_a_known_number_are_those_of_then(spark, tmp_path, caplog):
+    """Whoever calls it each night under one name and forgets the number would send the first night's rows for ever."""
+    with HttpReceiver() as receiver:
+        options = {"to": evenly.HttpPost(receiver.url), "sender": "nightly", "checkpoint": tmp_path}
+        with pytest.raises(InvalidParameter, match="sender='nightly' needs batch="):
+            evenly.send(spark.range(3), **options)
+        for ids, batch in (((0, 3), 1), ((10, 12), 1), ((10, 12), 2)):
+            evenly.send(spark.range(*ids), batch=batch, **options)
+        assert sorted((batch, json.loads(body)["id"]) for _, batch, _, _, body in receiver.rows()) == [
+            *((1, 0), (1, 0), (1, 1), (1, 1), (1, 2), (1, 2)),
+            *((2, 10), (2, 11)),
+        ]
+    (told,) = [record.message for record in caplog.records if "sent again" in record.message]
+    assert told.startswith(f"batch 1 of nightly was kept in {tmp_path}/evenly/sending/1 when it was sent first")
+
+
+def test_rows_that_spark_has_at_the_driver_are_kept_in_their_order(spark, tmp_path):
+    texts = [f"row {number} " + "x" * (100 - number) for number in range(100)]
+    df = spark.sql("select * from values " + ", ".join(f"('{text}')" for text in texts) + " as t(text)")
+    with HttpReceiver() as receiver:
+        assert evenly.send(df, to=evenly.HttpPost(receiver.url), checkpoint=tmp_path).rows == len(texts)
+        assert [body.decode() for *_, body in receiver.rows()] == texts
+
+
+@pytest.mark.parametrize("name", ["run[1]", "{a,b}", "what?*", "with space", "back\\slash"])
+def test_a_checkpoint_may_have_any_name(spark, tmp_path, name):
+    with HttpReceiver() as receiver:
+        to = evenly.HttpPost(receiver.url)
+        for folder in (name, "run1"):
+            evenly.send(spark.range(3, numPartitions=1), to=to, checkpoint=tmp_path / folder)
+        assert [json.loads(body)["id"] for *_, body in receiver.rows()] == [0, 1, 2] * 2
+
+
+def test_rows_of_older_batches_are_removed_even_if_a_kill_parted_them_from_their_list(spark, source, tmp_path):
+    sending = tmp_path / "checkpoint" / "evenly" / "sending"
+    rows = spark.readStream.schema("text string").option("maxFilesPerTrigger", 3).parquet(source)
+    with HttpReceiver() as receiver:
+        run(rows, receiver.url, tmp_path / "checkpoint")
+    (sending / "before.json").write_text("{}")  # not ours, and in nobody's way
+    (sending / "1").mkdir()
+    (sending / "1" / "part-0").write_text("left behind")
+    spark.range(5).select(F.concat(F.lit("new "), "id").alias("text")).coalesce(1).write.mode("append").parquet(source)
+    with HttpReceiver() as receiver:
+        run(rows, receiver.url, tmp_path / "checkpoint")
+    assert {path.name for path in sending.iterdir() if not path.name.startswith(".")} == {"3", "3.json", "before.json"}
+
+
+def test_the_sender_of_a_stream_is_the_query_whatever_its_thread_knows(spark, source, tmp_path, monkeypatch):
+    """Without pinned threads (PYSPARK_PIN_THREAD=false) what a thread knows of its query is nothing, or another one's."""
+    monkeypatch.setattr(spark.sparkContext, "getLocalProperty", lambda _: None)
+    with HttpReceiver() as receiver:
+        query = run(streamed(spark, source), receiver.url, tmp_path / "checkpoint")
+        assert {row[0] for row in receiver.rows()} == {query.id}
+
+
 def test_a_kept_file_that_was_changed_is_noticed(spark, tmp_path):
     with HttpReceiver() as receiver:
-        options = {"to": evenly.HttpPost(receiver.url), "sender": "s", "checkpoint": tmp_path}
+        options = {"to": evenly.HttpPost(receiver.url), "sender": "s", "batch": 0, "checkpoint": tmp_path}
         evenly.send(spark.range(9), **options)
         (told,) = Path(tmp_path, "evenly", "sending").glob("*.json")
         content = json.loads(told.read_text())

@@ -121,6 +121,16 @@ def test_a_destination_of_ones_own_is_closed_and_not_flushed_when_it_fails(pacin
     assert to.steps == [("connect", 20.0), "close"]
 
 
+@pytest.mark.parametrize(
+    ("step", "told"), [("connect", "cannot be connected to"), ("flush", "did not confirm that it has 250 rows")]
+)
+def test_a_destination_of_ones_own_that_fails_at_any_step_is_named(pacing, step, told):
+    to = Shelf()
+    setattr(to, step, lambda *_: 1 / 0)
+    with pytest.raises(DestinationFailed, match=rf"Shelf object .* {told}: ZeroDivisionError"):
+        deliver(BODIES, to, PARTITION, pacing())
+
+
 def test_a_partition_without_rows_does_not_connect(pacing):
     assert deliver([], TcpLines("127.0.0.1", free_port()), PARTITION, pacing()) == Delivered(0, 0, 0)
 
@@ -140,6 +150,12 @@ def test_a_destination_that_refuses_is_named_after_its_time_limit(pacing, kind):
     to = TcpLines("127.0.0.1", port) if kind == "tcp" else HttpPost(f"http://127.0.0.1:{port}/")
     with pytest.raises(DestinationFailed, match=rf"{kind}://127\.0\.0\.1:{port}/? refused connections for 0\.3 s"):
         deliver(BODIES, to, PARTITION, pacing(QUICK_S))
+
+
+@pytest.mark.parametrize("to", [TcpLines("a..b", 9), HttpPost("http://a..b/")], ids=str)
+def test_a_host_that_is_no_name_is_named(pacing, to):
+    with pytest.raises(DestinationFailed, match=r"a\.\.b.* cannot be reached"):
+        deliver(BODIES, to, PARTITION, pacing())
 
 
 def test_a_host_that_is_not_known_is_named_at_once(pacing):
@@ -199,6 +215,21 @@ def test_a_receiver_that_acknowledges_each_line_and_reads_no_further_before_is_n
     with raw_server(acknowledge_each) as server:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
         to = TcpLines("127.0.0.1", server.getsockname()[1], rows_at_once=1_000, buffer_bytes=4_096)
+        assert deliver((b"x" for _ in range(rows)), to, PARTITION, pacing(5.0)).rows == rows
+
+
+def test_a_receiver_that_talks_although_nobody_asked_is_no_deadlock(pacing):
+    rows = 60_000
+
+    def talk(taken):
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
+        with taken.makefile("rb") as lines, suppress(OSError):
+            for _ in lines:
+                taken.sendall(b"thank you for this line\n")
+
+    with raw_server(talk) as server:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        to = TcpLines("127.0.0.1", server.getsockname()[1], acknowledge=False, rows_at_once=1_000, buffer_bytes=4_096)
         assert deliver((b"x" for _ in range(rows)), to, PARTITION, pacing(5.0)).rows == rows
 
 
@@ -327,7 +358,8 @@ def test_what_a_server_says_of_when_to_come_again_is_understood():
     assert pause_s(5, "2", 0.0, jitter=0.0) == 2.0
     assert pause_s(5, "2", 0.0, jitter=1.0) == pytest.approx(2.2)
     assert pause_s(1, "Wed, 21 Oct 2015 07:28:30 GMT", 1_445_412_480.0, jitter=0.0) == 30.0
-    assert pause_s(1, "Wed, 21 Oct 2015 07:28:30 GMT", 2e9, jitter=0.0) == 0.0
+    assert pause_s(2, "Wed, 21 Oct 2015 07:28:30 GMT", 2e9, jitter=0.0) == 0.2, "a date that has passed is no pause of 0"
+    assert pause_s(3, "0", 0.0, jitter=0.0) == 0.4
     assert [pause_s(n, told, 0.0, jitter=0.0) for n, told in ((1, None), (2, "soon"), (3, "-1"), (40, ""))] == [
         0.1,
         0.2,
@@ -433,6 +465,34 @@ def test_at_most_capacity_rows_are_read_ahead_of_the_destination(pacing):
     assert most[0] <= 5 + 2  # one is on its way, and one was read for the place that comes free
 
 
+def test_large_rows_are_read_ahead_by_their_bytes():
+    """10,000 rows of a megabyte would be 10 GB in each task."""
+    read, sent, most = [0], [0], [0]
+
+    def take(_):
+        most[0] = max(most[0], read[0] - sent[0])
+        sent[0] += 1
+
+    with Outgoing(take, policy="none", capacity_bytes=1_000) as queue:
+        for number in range(300):
+            queue.send(bytes(400 if number % 2 else 2_000))  # the second kind is larger than all that may wait
+            read[0] += 1
+    assert sent[0] == 300
+    assert most[0] <= 3 + 1
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r", b"\r\n"])
+def test_a_line_break_in_one_of_several_rows_of_a_request_is_refused(pacing, end):
+    """The receiver would find more rows than were sent, and other ones."""
+    rows = [b"a", b"b" + end + b"c"]
+    with HttpReceiver() as receiver:
+        assert deliver(rows, HttpPost(receiver.url), PARTITION, pacing()).rows == 2
+        assert [body for *_, body in receiver.rows()] == rows
+        with pytest.raises(InvalidParameter, match=r"row 1 of partition 3.* has a line break .*or with rows_at_once=1"):
+            deliver(rows, HttpPost(receiver.url, rows_at_once=2), PARTITION, pacing())
+        assert len(receiver.requests) == 2
+
+
 @pytest.mark.parametrize("end", [b"\n", b"\r", b"\r\n"])
 def test_a_line_break_in_a_row_is_refused(pacing, end):
     with LineReceiver() as receiver:
@@ -459,7 +519,7 @@ def test_a_link_led_with_another_policy_serves(pacing):
         (lambda: HttpPost("http:///x"), "url must be like"),
         (lambda: HttpPost("http://me:secret@h/x"), "with credentials in headers="),
         (lambda: HttpPost("http://h/", rows_at_once=0), "rows_at_once must be"),
-        (lambda: HttpPost("http://h/", {"A": "x\r\nB: y"}), "header 'A' must be one line of text$"),
+        (lambda: HttpPost("http://h/", {"A": "x\r\nB: y"}), "header 'A' must be one line of text"),
         (lambda: HttpPost("http://h/a b"), "in ASCII"),
         (lambda: HttpPost("http://h/", retry_for_s=-1), "retry_for_s must be from 0 to 86,400, got -1"),
         (lambda: Pacing(policy="fastest"), "no emission policy 'fastest': choose from lbf"),
@@ -469,7 +529,8 @@ def test_a_link_led_with_another_policy_serves(pacing):
         (lambda: Pacing(timeout_s=0), "timeout_s must be from 0.001 to .* got 0"),
         (lambda: Pacing(timeout_s=-1.0), "timeout_s must be .* got -1.0"),
         (lambda: Pacing(link="a/b"), "link must be"),
-        (lambda: destination_of("host:90"), "to must be a TcpLines, .* got 'host:90'"),
+        (lambda: destination_of("host:90"), "to must be a TcpLines, .* got the text 'host:90'"),
+        (lambda: destination_of("http://h/?k=hunter2"), r"got the text 'http://h/\?…'$"),
         (lambda: destination_of(TcpLines), "to must be a TcpLines"),
     ],
 )

@@ -31,7 +31,7 @@ class Outgoing(Generic[T]):
     Guarantees (`tests/unit/test_outgoing.py`, with real processes that are killed): tuples of a queue are transmitted in
     order, each once, and all of them before `flush` or `close` returns; a queue whose process dies is dropped; a queue is
     never held back for longer than `patience_ms` after the next sign of a leader was due, nor by the policy for longer than
-    `longest_wait_ms` at a time; memory is bounded by `capacity`.
+    `longest_wait_ms` at a time; memory is bounded by `capacity` and `capacity_bytes`.
 
     Parameters:
         transmit: called with every tuple, in a thread of the queue; returns when the tuple is sent. If it raises, nothing
@@ -41,6 +41,7 @@ class Outgoing(Generic[T]):
         interval_ms: τ, 1 to 60,000. A link has one policy and one interval, those of the first queue on it; one that comes with
             others is told so in the log. Of 2,048 queues on a link, those that come later send without waiting for their turn.
         capacity: tuples that may wait, at least 1; `send` blocks while there are as many.
+        capacity_bytes: bytes of them, 64 MiB unless told; `send` blocks while as many wait. One tuple may be larger.
         patience_ms: 10 intervals unless told.
         longest_wait_ms: 100 intervals unless told; then the queue sends for one interval whatever the policy says.
         limit_s: how long one call of `transmit` may take, no limit unless told. After that `send`, `flush` and `close` raise
@@ -64,6 +65,7 @@ class Outgoing(Generic[T]):
         policy: str | Emission = "lbf",
         interval_ms: float = 10.0,
         capacity: int = 10_000,
+        capacity_bytes: int = 1 << 26,
         patience_ms: float | None = None,
         longest_wait_ms: float | None = None,
         limit_s: float | None = None,
@@ -75,6 +77,7 @@ class Outgoing(Generic[T]):
         self._limit_ns = None if limit_s is None else int(checked_number(limit_s, "limit_s", 1e-3, 1e6) * 1e9)
         self._began_ns = 0
         self._capacity = int(checked_number(capacity, "capacity", 1, 2**40))
+        self._capacity_bytes = int(checked_number(capacity_bytes, "capacity_bytes", 1, 2**60))
         speed = int(checked_number(speed, "speed", 1, 2**60))
         self._transmit = transmit
         self._items: deque[tuple[T, int, int]] = deque()
@@ -115,7 +118,7 @@ class Outgoing(Generic[T]):
         return self._paced and self._agent.leads
 
     def send(self, data: T, *, size_bytes: int | None = None, timeout_s: float | None = None) -> None:
-        """Put a tuple at the end of the queue; blocks while `capacity` tuples wait, at most `timeout_s` (no limit unless told).
+        """Put a tuple at the end of the queue; blocks while it is full, at most `timeout_s` (no limit unless told).
 
         `size_bytes` is the tuple's length unless told, or 1 if it has none.
         """
@@ -179,7 +182,10 @@ class Outgoing(Generic[T]):
             self.abort()
 
     def _has_room(self) -> bool:
-        return len(self._items) < self._capacity or self._error is not None or self._closed
+        return not self._is_full() or self._error is not None or self._closed
+
+    def _is_full(self) -> bool:
+        return len(self._items) >= self._capacity or self._bytes >= self._capacity_bytes
 
     def _wait_for(self, condition: Callable[[], bool], timeout_s: float | None) -> bool:
         """Wait with the lock held; whether the condition came true. A transmission that takes too long is an error."""
@@ -242,12 +248,13 @@ class Outgoing(Generic[T]):
                 self._began_ns = 0
                 if self._error is not None:
                     return  # it took too long, which the caller has been told
+                was_full = self._is_full()
                 _, size, _ = self._items.popleft()
                 self._bytes -= size
                 self.sent += 1
                 self.sent_unasked += not asked
                 self._report()
-                if not self._items or len(self._items) == self._capacity - 1:
+                if not self._items or (was_full and not self._is_full()):
                     self._changed.notify_all()
             if self._paced and not self._items and self._header[OTHERS] > 0:
                 self._agent.segment.kick.change()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import uuid
 from typing import Any, cast
 
@@ -12,6 +13,16 @@ from pyspark.sql import SparkSession
 from evenly.errors import DamagedData
 
 _LOG = logging.getLogger(__name__)
+_GLOB = re.compile(r"([\\{}\[\]*?])")
+
+
+def as_it_is(path: str) -> str:
+    """A path for `spark.read`, which takes brackets, braces, stars and question marks in it for a pattern of names.
+
+    >>> as_it_is("/data/run[1]")
+    '/data/run\\\\[1\\\\]'
+    """
+    return _GLOB.sub(r"\\\1", path)
 
 
 class Folder:

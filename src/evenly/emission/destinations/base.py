@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
 
-from evenly.errors import DestinationFailed
+from evenly.errors import DestinationFailed, InvalidParameter
 
 T = TypeVar("T")
+_LINE_ENDS = re.compile(rb"[\n\r]")
+"""What programs that read lines take for the end of one: LF, CR, or both."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 0.5
 
 
@@ -32,6 +35,12 @@ class NumberedRow(NamedTuple):
 
     def __str__(self) -> str:
         return f"row {self.number} of partition {self.partition}, batch {self.batch} of {self.sender}"
+
+
+def check_one_line(row: NumberedRow, remedy: str) -> None:
+    """InvalidParameter for a row that a program which reads lines would take for several."""
+    if end := _LINE_ENDS.search(row.body):
+        raise InvalidParameter(f"{row} has a line break ({end.group()!r}), which would end its line: {remedy}")
 
 
 class Connection(Protocol):
@@ -79,7 +88,7 @@ def until_accepted(connect: Callable[[float], T], timeout_s: float, where: str) 
                 ) from error
         except TimeoutError as error:
             raise DestinationFailed(f"{where} took no connection within {timeout_s:g} s: is it up, and reachable?") from error
-        except OSError as error:
+        except (OSError, UnicodeError) as error:  # a name that is none fails as the latter
             raise DestinationFailed(f"{where} cannot be reached: {error}") from error
         time.sleep(max(0.0, min(pause_s, left_s)))
         pause_s = min(2.0 * pause_s, _LONGEST_PAUSE_S)

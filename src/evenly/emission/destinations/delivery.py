@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import NamedTuple
@@ -10,6 +11,7 @@ from typing import NamedTuple
 from evenly.emission.base import Emission
 from evenly.emission.catalogue import new_policy
 from evenly.emission.destinations.base import Connection, Destination, NumberedRow
+from evenly.emission.destinations.hiding import shown_url
 from evenly.emission.destinations.own_function import OwnFunction
 from evenly.emission.outgoing import UNSCHEDULED, Outgoing, checked_number
 from evenly.emission.segment import segment_path
@@ -59,14 +61,16 @@ def destination_of(to: Destination | Callable[[NumberedRow], object]) -> Destina
         return to
     if callable(to) and not isinstance(to, type):
         return OwnFunction(to)
-    raise InvalidParameter(f"to must be a TcpLines, an HttpPost, a destination of your own or a function, got {to!r}")
+    got = f"the text {shown_url(to)!r}" if isinstance(to, str) else repr(to)
+    raise InvalidParameter(f"to must be a TcpLines, an HttpPost, a destination of your own or a function, got {got}")
 
 
 def deliver(bodies: Iterable[bytes], to: Destination, partition: Partition, pacing: Pacing) -> Delivered:
     """Send rows in order, and return when the destination has them all.
 
-    At most `pacing.capacity` rows wait in memory (times `to.rows_at_once`). DestinationFailed if the destination refuses,
-    fails, hangs for longer than the time limit or does not acknowledge; some rows may have arrived then, the first ones.
+    At most `pacing.capacity` rows wait in memory (times `to.rows_at_once`), and 64 MiB of them. DestinationFailed if the
+    destination refuses, fails, hangs for longer than the time limit or does not acknowledge; some rows may have arrived then,
+    the first ones.
     """
     rows = size_bytes = 0
     numbered = (NumberedRow(*partition, number, body) for number, body in enumerate(bodies))
@@ -74,7 +78,8 @@ def deliver(bodies: Iterable[bytes], to: Destination, partition: Partition, paci
     first = next(groups, None)
     if first is None:
         return Delivered(0, 0, 0)
-    connection = to.connect(pacing.timeout_s)
+    with _named(f"{to} cannot be connected to"):
+        connection = to.connect(pacing.timeout_s)
     try:
         with Outgoing(
             _Transmission(connection, to),
@@ -88,12 +93,24 @@ def deliver(bodies: Iterable[bytes], to: Destination, partition: Partition, paci
                 group_bytes = sum(len(row.body) for row in group)
                 queue.send(group, size_bytes=group_bytes)
                 rows, size_bytes = rows + len(group), size_bytes + group_bytes
-        connection.flush()
+        with _named(f"{to} did not confirm that it has {rows} rows"):
+            connection.flush()
     except SendFailed as failed:
         raise _told(failed, to, pacing) from failed.__cause__
     finally:
         connection.close()
     return Delivered(rows, size_bytes, queue.sent_unasked)
+
+
+@contextmanager
+def _named(what: str) -> Iterator[None]:
+    """Whatever goes wrong inside is the destination's failure, by name."""
+    try:
+        yield
+    except EvenlyError:
+        raise
+    except Exception as error:
+        raise DestinationFailed(f"{what}: {error!r}") from error
 
 
 class _Transmission:

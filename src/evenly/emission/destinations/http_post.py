@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 import re
+import ssl
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
-from typing import Any, ClassVar, NamedTuple, cast
-from urllib.parse import parse_qsl, urlsplit
+from typing import ClassVar, NamedTuple, cast
+from urllib.parse import urlsplit
 
-from evenly.emission.destinations.base import Connection, NumberedRow, until_accepted
+from evenly.emission.destinations.base import Connection, NumberedRow, check_one_line, until_accepted
 from evenly.emission.destinations.deadline import DeadlineSocket
+from evenly.emission.destinations.hiding import in_one_line, secrets_of, shown_url
+from evenly.emission.destinations.http_headers import check_headers, with_headers
 from evenly.emission.destinations.retrying import NOT_NOW, pause_s
 from evenly.errors import DestinationFailed, InvalidParameter
 
 _MOST_ANSWER_BYTES = 65_536
 _MOST_ROWS = 100_000
 _GRACE_S = 1.0
-_SHOWN = 200
-_SHORTEST_SECRET = 4
-_HEADER = re.compile(r"[^\r\n]*")
+_READ_BYTES = 4_096
 _PRINTABLE = re.compile(r"[!-~]+")
-_CLOSED = (ConnectionResetError, BrokenPipeError, ConnectionAbortedError)
+_CLOSED = (ConnectionResetError, BrokenPipeError, ConnectionAbortedError, ssl.SSLEOFError, ssl.SSLZeroReturnError)
 """How a server that closed a connection which was kept open shows: the request is then made again, on a new one."""
 
 
@@ -34,14 +36,14 @@ class HttpPost:
 
     The headers Evenly-Sender, Evenly-Batch, Evenly-Partition, Evenly-Number (of the first row) and Evenly-Rows say which
     rows it has; Idempotency-Key is all of that in one. The body is the row, or with `rows_at_once` above 1 the rows with a
-    line break after each.
+    line break after each; a row that has one in it is then refused.
 
     A request and its answer have the time limit together, however slowly they move. One that is answered with 429, 502, 503
     or 504 is made again after what Retry-After says, or after pauses that grow from 0.1 to 10 s, for `retry_for_s` at most.
-    Redirects are not followed. Of the url, messages have neither query nor credentials.
+    Redirects are not followed. Messages have neither query nor credentials of the url, and no value of a header.
 
-    Parameters: `url`, http or https; `headers`: more headers, such as Authorization; `rows_at_once`: 1 to 100,000;
-    `retry_for_s`: 0 (never again) to 86,400.
+    Parameters: `url`, http or https; `headers`: more headers, such as Authorization or another Content-Type, but none that says
+    which rows a request has; `rows_at_once`: 1 to 100,000; `retry_for_s`: 0 (never again) to 86,400.
     """
 
     url: str = field(repr=False)
@@ -60,26 +62,24 @@ class HttpPost:
         if not good:
             raise InvalidParameter(
                 "url must be like http://host:8080/path or https://…, in ASCII, with credentials in headers=, "
-                f"got {_shown(self.url)!r}"
+                f"got {shown_url(self.url)!r}"
             )
         at_once, retry_s = self.rows_at_once, self.retry_for_s
         if isinstance(at_once, bool) or not isinstance(at_once, int) or not 1 <= at_once <= _MOST_ROWS:
             raise InvalidParameter(f"rows_at_once must be a whole number from 1 to {_MOST_ROWS:,}, got {at_once!r}")
         if isinstance(retry_s, bool) or not isinstance(retry_s, int | float) or not 0.0 <= retry_s <= 86_400.0:
             raise InvalidParameter(f"retry_for_s must be from 0 to 86,400, got {retry_s!r}")
-        for name, value in self.headers.items():
-            if not isinstance(value, str) or not _HEADER.fullmatch(f"{name}{value}"):
-                raise InvalidParameter(f"header {name!r} must be one line of text")  # its value may be a secret
+        check_headers(self.headers)
 
     def connect(self, timeout_s: float) -> Connection:
         """Connect; refused connections are tried again until the time is up."""
         return _Requests(self, timeout_s)
 
     def __str__(self) -> str:
-        return _shown(self.url)
+        return shown_url(self.url)
 
     def __repr__(self) -> str:
-        return f"HttpPost({_shown(self.url)!r}, rows_at_once={self.rows_at_once}, retry_for_s={self.retry_for_s:g})"
+        return f"HttpPost({shown_url(self.url)!r}, rows_at_once={self.rows_at_once}, retry_for_s={self.retry_for_s:g})"
 
 
 class _Answer(NamedTuple):
@@ -90,6 +90,17 @@ class _Answer(NamedTuple):
     location: str | None
 
 
+class _FinalAnswer(HTTPResponse):
+    """Passes over what comes before the answer itself (102, 103); `http.client` alone knows of 100."""
+
+    def begin(self) -> None:
+        super().begin()
+        while 100 <= self.status < 200 and self.status != HTTPStatus.SWITCHING_PROTOCOLS:
+            # As it was before it began.
+            self.headers = self.msg = None  # type: ignore[assignment]
+            super().begin()
+
+
 class _Requests:
     def __init__(self, to: HttpPost, timeout_s: float) -> None:
         self._to, self._timeout_s = to, timeout_s
@@ -97,8 +108,8 @@ class _Requests:
         kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
         self._http = kind(parts.hostname or "", parts.port, timeout=timeout_s)
         self._path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        told = {parts.query, *(value for _, value in parse_qsl(parts.query))}
-        self._secrets = sorted((text for text in told if len(text) >= _SHORTEST_SECRET), key=len, reverse=True)
+        self._http.response_class = _FinalAnswer
+        self._secrets = secrets_of(to.url, to.headers)
         self._used = False
         self._closed = threading.Event()
         self._connect()
@@ -142,7 +153,8 @@ class _Requests:
         except (OSError, HTTPException) as error:
             if isinstance(error, DestinationFailed):
                 raise
-            raise DestinationFailed(f"{self._to} broke the connection at {first}: {error or repr(error)}") from error
+            why = in_one_line(str(error) or repr(error), self._secrets)
+            raise DestinationFailed(f"{self._to} broke the connection at {first}: {why}") from None  # its text may have secrets
 
     def _connect(self) -> None:
         self._http.close()
@@ -157,9 +169,11 @@ class _Requests:
     def _request(self, rows: Sequence[NumberedRow]) -> tuple[bytes, dict[str, str]]:
         first = rows[0]
         several = self._to.rows_at_once > 1
+        for row in rows if several else ():
+            check_one_line(row, "send rows as JSON (without column=; it escapes LF and CR), or with rows_at_once=1")
         body = b"".join([row.body + b"\n" for row in rows]) if several else first.body
         number = f"{first.sender}/{first.batch}/{first.partition}/{first.number}/{len(rows)}"
-        return body, {
+        ours = {
             "Content-Type": "application/x-ndjson" if several else "application/json",
             "Evenly-Sender": first.sender,
             "Evenly-Batch": str(first.batch),
@@ -167,8 +181,8 @@ class _Requests:
             "Evenly-Number": str(first.number),
             "Evenly-Rows": str(len(rows)),
             "Idempotency-Key": number,
-            **self._to.headers,
         }
+        return body, with_headers(ours, self._to.headers)
 
     def _exchange(self, body: bytes, headers: dict[str, str]) -> _Answer:
         if self._http.sock is None:  # the server said that it would close after the last answer
@@ -200,25 +214,8 @@ class _Requests:
 
     def _told(self, answer: _Answer) -> str:
         """Status, reason and the beginning of the body, without what may be secret."""
-        text = answer.body[: 4 * _SHOWN].decode("utf-8", "replace")
-        for secret in self._secrets:
-            text = text.replace(secret, "…")
-        told = f"{answer.status} {answer.reason}: {text[:_SHOWN].strip()}".rstrip(": ")
+        text = f"{answer.reason}: {answer.body[:_READ_BYTES].decode('utf-8', 'replace')}"
+        told = f"{answer.status} {in_one_line(text, self._secrets)}".rstrip(": ")
         if 300 <= answer.status < 400:
-            told += f" (to {_shown(answer.location or 'nowhere')}; redirects are not followed: give the final url)"
+            told += f" (to {shown_url(answer.location or 'nowhere')}; redirects are not followed: give the final url)"
         return told
-
-
-def _shown(url: Any) -> str:
-    """A url without its credentials, its query and its fragment."""
-    if not isinstance(url, str):
-        return repr(type(url))
-    try:
-        parts = urlsplit(url)
-        odd = bool(parts.username or parts.password or not parts.hostname or parts.port == 0)
-    except ValueError:
-        odd = True
-    if odd:  # a password may have any character in it: whatever is before the last @ could be one
-        url = re.sub(r"\A([A-Za-z]+://)?.*@", r"\1…@", url, flags=re.DOTALL)
-    place, *more = re.split(r"[?#]", url, maxsplit=1)
-    return place + ("?…" if more else "")

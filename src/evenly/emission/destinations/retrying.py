@@ -14,6 +14,8 @@ _JITTER = random.Random()  # noqa: S311 - so that tasks that were refused togeth
 def pause_s(refusals: int, retry_after: str | None, now_s: float, *, jitter: float | None = None) -> float:
     """How long to wait after that many refusals, 1 and more: what the header Retry-After says, or twice as long each time.
 
+    A server that asks for nothing ("0", or a date that has passed on our clock) is not asked as fast as it answers.
+
     `now_s` is the time since 1970; `jitter`, from 0 to 1, is drawn unless told: it adds up to a tenth to what a server asked
     for, and takes up to half from what we chose.
 
@@ -24,9 +26,8 @@ def pause_s(refusals: int, retry_after: str | None, now_s: float, *, jitter: flo
     """
     drawn = _JITTER.random() if jitter is None else jitter
     asked_s = _asked_s(retry_after, now_s)
-    if asked_s is not None:
-        return asked_s * (1.0 + 0.1 * drawn)
-    return float(min(_FIRST_PAUSE_S * 2.0 ** min(refusals - 1, 20), _LONGEST_PAUSE_S) * (1.0 - 0.5 * drawn))
+    own_s = min(_FIRST_PAUSE_S * 2.0 ** min(refusals - 1, 20), _LONGEST_PAUSE_S) * (1.0 - 0.5 * drawn)
+    return own_s if asked_s is None or asked_s < _FIRST_PAUSE_S else asked_s * (1.0 + 0.1 * drawn)
 
 
 def _asked_s(retry_after: str | None, now_s: float) -> float | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import re
 import select
 import socket
 import sys
@@ -14,13 +13,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import ClassVar
 
-from evenly.emission.destinations.base import Connection, NumberedRow, until_accepted
+from evenly.emission.destinations.base import Connection, NumberedRow, check_one_line, until_accepted
 from evenly.errors import DestinationFailed, InvalidParameter
 
 _STEP_S = 0.25
 _HEARD_BYTES = 65_536
-_LINE_ENDS = re.compile(rb"[\n\r]")
-"""What programs that read lines take for the end of one: LF, CR, or both."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +66,7 @@ class _Lines:
     def __init__(self, to: TcpLines, timeout_s: float) -> None:
         self._to, self._timeout_s = to, timeout_s
         self._sent = 0
-        self._told, self._heard = 0, b""
+        self._told, self._heard, self._hearing = 0, b"", True
         self._socket = until_accepted(lambda left_s: socket.create_connection((to.host, to.port), left_s), timeout_s, str(to))
         self._socket.settimeout(0.0)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -108,11 +105,7 @@ class _Lines:
             self._socket.close()
 
     def _line(self, row: NumberedRow) -> bytes:
-        if end := _LINE_ENDS.search(row.body):
-            raise InvalidParameter(
-                f"{row} has a line break ({end.group()!r}), which would end its line: send rows as JSON (without column=; it "
-                "escapes LF and CR), or over HTTP"
-            )
+        check_one_line(row, "send rows as JSON (without column=; it escapes LF and CR), or over HTTP")
         if not self._to.ids:
             return row.body + b"\n"
         return b"%s\t%d\t%d\t%d\t%s\n" % (row.sender.encode(), row.batch, row.partition, row.number, row.body)
@@ -133,12 +126,13 @@ class _Lines:
         """Until something can be written or was heard, for a moment; TimeoutError if nothing has moved for the time limit."""
         if writing or self._to.acknowledge:
             poll = select.poll()  # not select.select, which knows only the first 1,024 descriptors of a process
-            poll.register(self._socket, (select.POLLIN if self._to.acknowledge else 0) | (select.POLLOUT if writing else 0))
+            poll.register(self._socket, (select.POLLIN if self._hearing else 0) | (select.POLLOUT if writing else 0))
             ready = sum(events for _, events in poll.poll(min(_STEP_S, self._timeout_s) * 1e3))
-            if self._to.acknowledge and ready & ~select.POLLOUT:
+            if self._hearing and ready & ~select.POLLOUT:
                 self._hear()
         else:
             time.sleep(0.001)
+            self._hear()
         left = self._unsent()
         if left < self._unconfirmed:
             self._alive_s = time.monotonic()
@@ -150,6 +144,9 @@ class _Lines:
         try:
             came = self._socket.recv(_HEARD_BYTES)
         except BlockingIOError:
+            return
+        if not self._to.acknowledge:
+            self._hearing = bool(came)  # nobody asked, but a receiver that is not heard waits, and reads no further
             return
         if not came:
             raise self._unacknowledged(f"it ended the connection after it had acknowledged {self._told}")

@@ -34,8 +34,11 @@ def failure(payload: Any, error: BaseException) -> EvenlyError:
         return RowTooSlow(f"{error}, on {on}: raise the limit, or on_error='skip' sets such rows aside")
     if isinstance(error, InvalidResult):
         return InvalidResult(f"{error}; on {on}")
+    # In one line: of what a worker raised, Spark hands on text, in which the end of a message is the end of its line.
+    said = " ".join(str(error).split())
+    said = said if len(said) <= _LONGEST else f"{said[:_LONGEST]}…"
     return FunctionFailed(
-        f"the function raised {type(error).__name__}: {error}; on {on}. "
+        f"the function raised {type(error).__name__}: {said}; on {on}. "
         f"on_error='skip' sets such rows aside, retries= calls again.{_where(error)}"
     )
 

@@ -13,10 +13,9 @@ from pyspark.sql import SparkSession
 
 from evenly.errors import DamagedData, InvalidParameter, MissingFile, UnreadableFile
 from evenly.grouping.cost.model import CostModel
-from evenly.spark.hadoop_files import Folder
+from evenly.spark.hadoop_files import Folder, as_it_is
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
-_GLOB = re.compile(r"([\\{}\[\]*?])")
 _LONGEST = 300
 _MOST_BYTES = 1 << 24
 
@@ -59,7 +58,7 @@ def _read_here(named: str) -> bytes:
 def _read_by_spark(spark: Any, named: str) -> bytes:
     """The content of one file, by the data source that every kind of session has."""
     try:
-        files = spark.read.format("binaryFile").load(_GLOB.sub(r"\\\1", named))
+        files = spark.read.format("binaryFile").load(as_it_is(named))
         found = files.select("path", "length").limit(2).collect()
         one = len(found) == 1 and Path(found[0].path).name == Path(named).name
         content = files.select("content").first() if one and found[0].length <= _MOST_BYTES else None

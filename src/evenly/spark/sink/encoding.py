@@ -8,9 +8,21 @@ from collections import Counter
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import BinaryType, CharType, DataType, StringType, VarcharType
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    CharType,
+    DataType,
+    MapType,
+    NumericType,
+    StringType,
+    StructType,
+    VarcharType,
+)
 
 from evenly.errors import InvalidParameter, UnknownColumn
+from evenly.spark.keys import case_sensitive
 
 BODY = "body"
 _WITHOUT_JSON = re.compile(r"\b(?:geography|geometry)\b")
@@ -21,7 +33,11 @@ _JSON = {
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
 }
 """Nothing of a row is left out: Spark alone would cut microseconds, and seconds of an offset, and drop fields that are null."""
+_LEGACY = {**_JSON, "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
+"""What Spark's older way with times (spark.sql.legacy.timeParserPolicy) understands: it knows of no seconds in an offset."""
 _AS_IT_IS = (StringType, BinaryType, CharType, VarcharType)
+_KEYS_OF_MAPS = (StringType, CharType, VarcharType, NumericType, BooleanType)
+"""Of all others Spark writes what it has inside: an address in memory for binary, days since 1970 for a date."""
 
 
 def bodies(df: DataFrame, column: str | None) -> DataFrame:
@@ -36,8 +52,14 @@ def bodies(df: DataFrame, column: str | None) -> DataFrame:
         return df.select(body.alias(BODY))
     if not df.columns:
         raise InvalidParameter("the rows have no column: select what is to be sent")
-    if twice := [name for name, count in Counter(df.columns).items() if count > 1]:
-        raise InvalidParameter(f"several columns are called {twice[0]!r}: give them names of their own")
+    if twice := _twice(df):
+        raise _several(twice[0])
+    if unwritten := [field for field in df.schema.fields if _has_odd_keys(field.dataType)]:
+        kinds = ", ".join(f"{field.name} ({field.dataType.simpleString()})" for field in unwritten)
+        raise InvalidParameter(
+            f"keys of maps are text, numbers or booleans in JSON: {kinds}; make text of them, as in "
+            "F.transform_keys(column, lambda key, _: key.cast('string')), or drop it"
+        )
     refused = [field for field in df.schema.fields if _WITHOUT_JSON.search(field.dataType.simpleString())]
     try:
         encoded = _as_json(df, df.columns)
@@ -58,6 +80,8 @@ def _plain_column(df: DataFrame, column: str | None) -> str | None:
     kinds: dict[str, DataType] = {field.name: field.dataType for field in df.schema.fields}
     if column not in kinds:
         raise UnknownColumn(f"there is no column {column!r}: the columns are {', '.join(kinds)}")
+    if column in _twice(df):
+        raise _several(column)
     if not isinstance(kinds[column], _AS_IT_IS):
         raise InvalidParameter(
             f"column {column!r} is {kinds[column].simpleString()}, and only text and binary are sent as they are: cast it to "
@@ -66,8 +90,29 @@ def _plain_column(df: DataFrame, column: str | None) -> str | None:
     return column
 
 
+def _twice(df: DataFrame) -> list[str]:
+    """Names that Spark cannot tell from another column's."""
+    same = str if case_sensitive(df) else str.lower
+    counts = Counter(map(same, df.columns))
+    return [name for name in df.columns if counts[same(name)] > 1]
+
+
+def _several(name: str) -> InvalidParameter:
+    return InvalidParameter(f"several columns are called {name!r}: give them names of their own")
+
+
+def _has_odd_keys(kind: DataType) -> bool:
+    if isinstance(kind, MapType):
+        return not isinstance(kind.keyType, _KEYS_OF_MAPS) or _has_odd_keys(kind.valueType)
+    if isinstance(kind, ArrayType):
+        return _has_odd_keys(kind.elementType)
+    return isinstance(kind, StructType) and any(_has_odd_keys(field.dataType) for field in kind.fields)
+
+
 def _as_json(df: DataFrame, names: list[str]) -> DataFrame:
-    return df.select(F.to_json(F.struct(*(_quoted(name) for name in names)), _JSON).cast("binary").alias(BODY))
+    policy = str(df.sparkSession.conf.get("spark.sql.legacy.timeParserPolicy", "EXCEPTION"))
+    options = _LEGACY if policy.upper() == "LEGACY" else _JSON
+    return df.select(F.to_json(F.struct(*(_quoted(name) for name in names)), options).cast("binary").alias(BODY))
 
 
 def _has_json(df: DataFrame, name: str) -> bool:

@@ -10,15 +10,19 @@ release of Spark, or an input that gives other rows, or the same in another orde
 
 from __future__ import annotations
 
+import logging
+import re
+
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from evenly.errors import CheckpointMismatch, DamagedData
 from evenly.grouping.saved import opened, sealed
-from evenly.spark.hadoop_files import Folder
+from evenly.spark.hadoop_files import Folder, as_it_is
 from evenly.spark.sink.encoding import BODY
 
+_LOG = logging.getLogger(__name__)
 IDENTITY = "identity"
 """The column with partition and number of a row in one: partition · 2³³ + number."""
 NUMBER_BITS = 33
@@ -46,13 +50,20 @@ class KeptBatches:
         elif self._in_turn:
             # A stream's batch must be computed even so: its state and its watermark go on from what this run has seen.
             encoded.write.format("noop").mode("overwrite").save()
+        else:
+            _LOG.warning(
+                "batch %d of %s was kept in %s when it was sent first: those rows are sent again, and not what the DataFrame "
+                "has now; give other rows another batch=",
+                *(batch, sender, self._path(batch)),
+            )
         self._check(sender, batch)
-        lines = self._spark.read.schema("value string").options(**_READING).text(self._path(batch))
+        lines = self._spark.read.schema("value string").options(**_READING).text(as_it_is(self._path(batch)))
         number = F.conv(F.substring("value", 1, _DIGITS), 16, 10).cast("bigint")
         return lines.select(number.alias(IDENTITY), F.unbase64(F.substring("value", _DIGITS + 1, _LONGEST)).alias(BODY))
 
     def _keep(self, encoded: DataFrame, sender: str, batch: int) -> None:
-        kept = sorted(int(name.removesuffix(_SUFFIX)) for name in self._folder.names() if name.endswith(_SUFFIX))
+        names = self._folder.names()
+        kept = sorted(int(name.removesuffix(_SUFFIX)) for name in names if re.fullmatch(r"\d+\.json", name))
         if self._in_turn and kept and kept[-1] > batch:
             raise CheckpointMismatch(
                 f"batch {batch} is to be sent after batch {kept[-1]}, and how it was cut when it was sent first is not known "
@@ -60,13 +71,19 @@ class KeptBatches:
             )
         identity = F.lpad(F.hex(F.monotonically_increasing_id()), _DIGITS, "0")
         body = F.replace(F.base64(BODY), F.lit("\r\n"), F.lit(""))
+        if encoded._jdf.queryExecution().optimizedPlan().nodeName() == "LocalRelation":  # noqa: SLF001 - there is no other way
+            # Spark would give these rows their numbers at the driver, as if of one partition, and then cut them into several.
+            encoded = encoded.coalesce(1)
         encoded.select(F.concat(identity, body)).write.mode("overwrite").options(**_WRITING).text(self._path(batch))
         files = {name: size for name, size in self._folder.child(str(batch)).sizes_bytes().items() if not name.startswith("_")}
         told = {"sender": sender, "batch": batch, "files": files}
         self._folder.write(f"{batch}{_SUFFIX}", sealed(told, kind=_KIND, version=_VERSION))
+        # Folders without a list too: whoever removed the list may have been killed before the rows.
         for older in kept if self._in_turn else ():
             self._folder.remove(f"{older}{_SUFFIX}")
-            self._folder.remove_folder(str(older))
+        for name in names if self._in_turn else ():
+            if name.isdigit() and int(name) < batch:
+                self._folder.remove_folder(name)
 
     def _check(self, sender: str, batch: int) -> None:
         source = f"{self._folder.path}/{batch}{_SUFFIX}"
@@ -77,7 +94,8 @@ class KeptBatches:
         told = opened(text, kind=_KIND, version=_VERSION, what="batch", source=source)
         if told["sender"] != sender:
             raise CheckpointMismatch(
-                f"batch {batch} was begun by the sender {told['sender']!r}, not {sender!r}: send it under that name ({source})"
+                f"batch {batch} was begun by the sender {told['sender']!r}, not {sender!r} ({source}): send it under that name "
+                "to repeat it, or give other rows another batch or folder"
             )
         found = self._folder.child(str(batch)).sizes_bytes()
         if told["files"] != {name: size for name, size in found.items() if not name.startswith("_")}:

@@ -31,7 +31,7 @@ def send(
     capacity: int = 10_000,
     timeout_s: float = 30.0,
     sender: str | None = None,
-    batch: int = 0,
+    batch: int | None = None,
     checkpoint: str | Path | None = None,
 ) -> Sent:
     """Send every row of `df` to a destination outside Spark now, and return when it has them all.
@@ -62,8 +62,9 @@ def send(
       otherwise the row as JSON: all fields, null ones as null, timestamps with microseconds.
     - `policy`, `link`, `interval_ms`, `capacity`: those of `Outgoing`; "none" sends as fast as the destination takes.
     - `timeout_s`: above 0; for connecting, for each row and for the acknowledgement.
-    - `sender`, `batch`, `checkpoint`: name a run to be able to repeat it as the same, and the folder that keeps what it sends,
-      in `evenly/sending/<batch>`; remove that when the run will not be repeated. A random name unless told, and batch 0.
+    - `sender`, `batch`, `checkpoint`: name and number a run to be able to repeat it as the same, and the folder that keeps what
+      it sends, in `evenly/sending/<batch>`; remove that when the run will not be repeated. Other rows need another number:
+      under a number that was kept the rows of then are sent, which a warning in the log says. A random name and 0 unless told.
     """
     if df.isStreaming:
         raise StreamingMismatch("a streaming DataFrame is not sent at once: use send_stream")
@@ -74,8 +75,13 @@ def send(
             f"sender={sender!r} names a run that can be repeated as the same, and for that what it sends is kept: give "
             "checkpoint=, a folder; or leave sender= out"
         )
-    sender = checked_sender(uuid.uuid4().hex if sender is None else sender)
-    batch = checked_whole(batch, "batch", 0, 2**63 - 1)
+    sender, named = checked_sender(uuid.uuid4().hex if sender is None else sender), sender is not None
+    if named and batch is None:
+        raise InvalidParameter(
+            f"sender={sender!r} needs batch=, a number that is another one for other rows: what was sent under a name and a "
+            "number before is sent again, whatever the DataFrame has now"
+        )
+    batch = checked_whole(0 if batch is None else batch, "batch", 0, 2**63 - 1)
     encoded = bodies(df, column)
     if checkpoint is not None:
         spark = df.sparkSession

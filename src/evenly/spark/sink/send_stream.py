@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -15,12 +16,11 @@ from evenly.emission.destinations.base import Destination, NumberedRow
 from evenly.emission.destinations.delivery import Pacing, destination_of
 from evenly.emission.outgoing import UNSCHEDULED
 from evenly.errors import StreamingMismatch
+from evenly.spark.hadoop_files import Folder
 from evenly.spark.sink.encoding import BODY, bodies
 from evenly.spark.sink.kept import KeptBatches
 from evenly.spark.sink.order import comes_in_any_order, in_one_order
 from evenly.spark.sink.sending import checked_sender, send_bodies
-
-_QUERY_ID = "sql.streaming.queryId"
 
 
 def send_stream(
@@ -66,12 +66,12 @@ def send_stream(
     any_order = comes_in_any_order(rows)
     run = "" if repeatable else f".{uuid.uuid4().hex[:12]}"
     if sender is not None:
-        checked_sender(sender + run)
+        checked_sender(f"{checked_sender(sender)}{run}")
 
     def send_batch(batch_rows: DataFrame, batch: int) -> None:
         session = batch_rows.sparkSession
         encoded = bodies(batch_rows, column)
-        name = (sender or str(session.sparkContext.getLocalProperty(_QUERY_ID))) + run
+        name = (sender or _query_id(session, str(checkpoint))) + run
         if repeatable:
             encoded = KeptBatches(session, str(checkpoint), in_turn=True).rows(encoded, name, batch)
         elif any_order:
@@ -82,3 +82,8 @@ def send_stream(
     if trigger is not None:
         writer = writer.trigger(**trigger)
     return writer.start()
+
+
+def _query_id(session: SparkSession, checkpoint: str) -> str:
+    """As Spark keeps it: what threads know of their query is another one's, or nothing, where PYSPARK_PIN_THREAD is false."""
+    return str(json.loads(Folder(session, checkpoint).read("metadata"))["id"])
