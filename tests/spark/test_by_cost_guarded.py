@@ -39,7 +39,7 @@ def batches(*sizes):
 
 def executed(function, *sizes, skip=True, report=True, batch_rows=None, **calls):
     """What became of each row, values and letters, and the report."""
-    work = Work(Calls(function, **calls), LONG, 1, batch_rows=batch_rows, skip=skip, report=report, one_attempt=True)
+    work = Work(Calls(function, **calls), LONG, ("n",), batch_rows=batch_rows, skip=skip, report=report, one_attempt=True)
     values, letters, told = [], {}, None
     for batch in executor(work)(batches(*sizes)):
         for row in batch.to_pylist():
@@ -150,7 +150,7 @@ def test_a_child_is_used_where_another_attempt_has_failed(monkeypatch, attempt, 
     context = type("Context", (), {"attemptNumber": lambda _: attempt, "partitionId": lambda _: 0})()
     monkeypatch.setattr("evenly.spark.cost.executing.TaskContext.get", lambda: context)
     monkeypatch.setattr("evenly.spark.cost.executing._settled", [True])
-    work = Work(Calls(lambda _: os.getpid()), LONG, 1, skip=skip, report=False)
+    work = Work(Calls(lambda _: os.getpid()), LONG, ("n",), skip=skip, report=False)
     pids = {pid for batch in executor(work)(batches(3)) for pid in batch.column(0).to_pylist()} - {None}
     assert (pids != {os.getpid()}) is elsewhere
 
@@ -197,7 +197,7 @@ def test_accumulators_count_what_was_reported(monkeypatch):
 
 
 def test_no_process_is_left_when_results_are_not_wanted_any_more():
-    work = Work(Calls(lambda _: os.getpid()), LONG, 1, skip=True, one_attempt=True)
+    work = Work(Calls(lambda _: os.getpid()), LONG, ("n",), skip=True, one_attempt=True)
     results = executor(work)(batches(3, 3))
     (child, *_) = next(results).column(0).to_pylist()
     results.close()
