@@ -108,9 +108,9 @@ class Stage:
             work = replace(work, calls=replace(work.calls, time_every=UNWATCHED_TIMES_EVERY))
         output = StructType([*self.schema.fields]).add(REPORT, BinaryType())
         width = len(work.names)
-        plain = placed.toDF(*(f"c{at}" for at in range(width)), *placed.columns[width:])
-        if not plain.columns:  # Arrow does not tell how many rows of no columns there are
-            plain = placed.select(F.lit(0).alias("c"))
+        sent = [*(f"c{at}" for at in range(width)), *placed.columns[width:]]
+        # Arrow does not tell how many rows of no columns there are.
+        plain = placed.toDF(*sent) if sent else placed.select(F.lit(0).alias("c"))
         return plain.mapInArrow(executor(work), output)
 
 
