@@ -94,6 +94,31 @@ def test_every_row_of_a_batch_that_ends_its_process_is_a_letter():
     assert (told.rows, told.errors) == (20, 4)
 
 
+class Unsaid(Exception):
+    def __str__(self):
+        raise RuntimeError
+
+    __repr__ = __str__
+
+
+def unsaid(row):
+    if row.n == 1:
+        raise Unsaid
+    if row.n == 2:
+        raise FileNotFoundError("caf\udce9")  # a file's name that is not UTF-8
+    return Unsaid() if row.n == 3 else row.n
+
+
+def test_an_error_whose_text_cannot_be_had_or_written_is_its_rows():
+    values, letters, _ = executed(unsaid, 5)
+    assert values == [0, 4]
+    assert letters[1] == ("Unsaid", "(its text cannot be had: RuntimeError)")
+    assert letters[2] == ("FileNotFoundError", "caf\\udce9")
+    assert "the function returned a Unsaid (Unsaid) for field 'x'" in letters[3][1]
+    with pytest.raises(FunctionFailed, match=r"raised Unsaid: \(its text cannot be had: RuntimeError\); on "):
+        executed(unsaid, 5, skip=False)
+
+
 def test_a_row_that_ends_its_process_is_tried_again(tmp_path):
     def twice_deadly(row):
         if row.n in {2, 5}:

@@ -159,7 +159,10 @@ class Shape:
 
 
 def _told(value: Any) -> str:
-    text = " ".join(repr(value).split())
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:  # noqa: BLE001 - the value is a user's
+        text = f"a {type(value).__name__}"
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
