@@ -111,6 +111,13 @@ def test_rows_that_are_all_alike_are_spread_by_their_position(spark):
     assert sorted_rows(placed) == sorted_rows(placed), "an input that is read again in its order is placed as before"
 
 
+def test_a_column_called_position_is_spread_by_and_not_the_place_of_a_row(visits, plan):
+    rows = visits.withColumnRenamed("amount", "position")
+    placed = evenly.split_by_key(rows, key="user", instances=INSTANCES, mapping=plan, spread_on="position")
+    parts = placed.where("user = 'hot'").groupBy("position").agg(F.count_distinct("part").alias("parts"))
+    assert {row.parts for row in parts.collect()} == {1}
+
+
 def test_columns_that_spark_cannot_hash_are_left_out_of_the_spread(visits, plan):
     wide = visits.select("user", F.create_map("id", "amount").alias("map"), F.col("id").alias("a.b"))
     placed = evenly.split_by_key(wide, key="user", instances=INSTANCES, mapping=plan)

@@ -14,7 +14,7 @@ from evenly.grouping.cost import CostMeter, CostModel
 from evenly.grouping.cost.turns import in_turn
 from evenly.measures import imbalance_pct
 from evenly.spark.cost.dealing import deal_in_turn
-from evenly.spark.cost.routing import slots, with_id
+from evenly.spark.cost.routing import content_hash, slots, with_id
 from evenly.spark.murmur3 import hash_int
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import tests
@@ -346,3 +346,10 @@ def test_the_key_that_tells_the_cost_is_found(spark):
     result = evenly.by_cost(df, work, "total long", instances=2, watch=watch)
     assert result.count() == 1_200
     assert "kind" in watch.costs.expressions[0]
+
+
+def test_rows_that_differ_by_a_microsecond_in_a_map_are_in_an_order_of_their_own(spark):
+    moments = "timestamp_micros(id)", "cast(timestamp_micros(id) as timestamp_ntz)", "if(id = 1, null, timestamp_micros(id))"
+    for moment in moments:
+        rows = spark.range(4).selectExpr(f"map('at', named_struct('t', {moment})) as m")
+        assert rows.select(content_hash(rows)).distinct().count() == 4

@@ -53,6 +53,8 @@ def df(spark):
         ({"cost_key": "nme"}, UnknownColumn, "'nme'.*id, name, m"),
         ({"cost_key": "lower(name"}, InvalidParameter, "'lower\\(name'"),
         ({"cost_key": []}, InvalidParameter, "no column"),
+        ({"cost_key": 7}, InvalidParameter, "cost_key must be a name or a list of names, as texts, got 7"),
+        ({"watch": True}, InvalidParameter, "watch must be a CostWatch, got True"),
         ({"cost_key": "m"}, InvalidKeys, "map"),
         ({"cost_key": "sum(id)"}, InvalidParameter, "sum"),
         ({"instances": 0}, InvalidParameter, "instances must be a whole number from 1 .*got 0"),

@@ -39,7 +39,7 @@ def batches(*sizes):
 
 def executed(function, *sizes, skip=True, report=True, batch_rows=None, **calls):
     """What became of each row, values and letters, and the report."""
-    work = Work(Calls(function, **calls), LONG, 1, batch_rows=batch_rows, skip=skip, report=report, one_attempt=True)
+    work = Work(Calls(function, **calls), LONG, ("n",), batch_rows=batch_rows, skip=skip, report=report, one_attempt=True)
     values, letters, told = [], {}, None
     for batch in executor(work)(batches(*sizes)):
         for row in batch.to_pylist():
@@ -92,6 +92,31 @@ def test_every_row_of_a_batch_that_ends_its_process_is_a_letter():
     assert values == [n for n in range(20) if n not in {4, 5, 6, 7}]
     assert sorted(letters) == [4, 5, 6, 7]
     assert (told.rows, told.errors) == (20, 4)
+
+
+class Unsaid(Exception):
+    def __str__(self):
+        raise RuntimeError
+
+    __repr__ = __str__
+
+
+def unsaid(row):
+    if row.n == 1:
+        raise Unsaid
+    if row.n == 2:
+        raise FileNotFoundError("caf\udce9")  # a file's name that is not UTF-8
+    return Unsaid() if row.n == 3 else row.n
+
+
+def test_an_error_whose_text_cannot_be_had_or_written_is_its_rows():
+    values, letters, _ = executed(unsaid, 5)
+    assert values == [0, 4]
+    assert letters[1] == ("Unsaid", "(its text cannot be had: RuntimeError)")
+    assert letters[2] == ("FileNotFoundError", "caf\\udce9")
+    assert "the function returned a Unsaid (Unsaid) for field 'x'" in letters[3][1]
+    with pytest.raises(FunctionFailed, match=r"raised Unsaid: \(its text cannot be had: RuntimeError\); on "):
+        executed(unsaid, 5, skip=False)
 
 
 def test_a_row_that_ends_its_process_is_tried_again(tmp_path):
@@ -150,7 +175,7 @@ def test_a_child_is_used_where_another_attempt_has_failed(monkeypatch, attempt, 
     context = type("Context", (), {"attemptNumber": lambda _: attempt, "partitionId": lambda _: 0})()
     monkeypatch.setattr("evenly.spark.cost.executing.TaskContext.get", lambda: context)
     monkeypatch.setattr("evenly.spark.cost.executing._settled", [True])
-    work = Work(Calls(lambda _: os.getpid()), LONG, 1, skip=skip, report=False)
+    work = Work(Calls(lambda _: os.getpid()), LONG, ("n",), skip=skip, report=False)
     pids = {pid for batch in executor(work)(batches(3)) for pid in batch.column(0).to_pylist()} - {None}
     assert (pids != {os.getpid()}) is elsewhere
 
@@ -197,7 +222,7 @@ def test_accumulators_count_what_was_reported(monkeypatch):
 
 
 def test_no_process_is_left_when_results_are_not_wanted_any_more():
-    work = Work(Calls(lambda _: os.getpid()), LONG, 1, skip=True, one_attempt=True)
+    work = Work(Calls(lambda _: os.getpid()), LONG, ("n",), skip=True, one_attempt=True)
     results = executor(work)(batches(3, 3))
     (child, *_) = next(results).column(0).to_pylist()
     results.close()

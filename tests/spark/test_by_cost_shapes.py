@@ -2,18 +2,20 @@
 
 import datetime as dt
 import decimal
+import re
 import sys
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from known_costs import model_of
 from pyspark import cloudpickle
 from pyspark.errors import PythonException
 from pyspark.sql import Row
 from pyspark.sql import functions as F
 
 import evenly
-from evenly.errors import InvalidResult
+from evenly.errors import ColumnConflict, InvalidResult
 from evenly.grouping.cost import CostModel
 from evenly.spark.cost.results import Shape
 from evenly.spark.cost.rows import as_json, row_class, rows_of
@@ -90,6 +92,56 @@ def test_times_without_a_zone_are_in_the_sessions():
 
 
 @pytest.mark.parametrize(
+    ("kind", "value", "told"),
+    [
+        (pa.timestamp("us", tz="Europe/Vienna"), 1.7e9, "1700000000.0 (float) for field 'x'.*it is not a datetime"),
+        (pa.timestamp("us"), 1, "it is not a datetime"),
+        (pa.timestamp("us"), dt.datetime(2020, 1, 1, tzinfo=dt.UTC), "it has a time zone and a timestamp_ntz has none"),
+        (pa.list_(pa.timestamp("us")), [dt.datetime(2020, 1, 1, tzinfo=dt.UTC)], "it has a time zone"),
+        (pa.date32(), 20200101, "it is not a date"),
+        (pa.duration("us"), 5, "it is not a timedelta"),
+    ],
+)
+def test_a_number_is_no_time_and_a_zone_is_not_taken_off(kind, value, told):
+    at, message = wrong(Shape(pa.schema([("x", kind)])), None, value)
+    assert at == 1
+    assert re.search(re.escape(told).replace(r"\.\*", ".*"), message)
+
+
+@pytest.mark.parametrize(
+    ("made", "kind"),
+    [
+        (pa.array([dt.datetime(2020, 1, 1, 12)]), pa.timestamp("us", tz="Europe/Vienna")),  # noqa: DTZ001
+        (pa.array([[dt.datetime(2020, 1, 1, 12)]]), pa.list_(pa.timestamp("us", tz="Europe/Vienna"))),  # noqa: DTZ001
+        (pa.array([1]), pa.timestamp("us", tz="UTC")),
+        (pa.array([2]), pa.bool_()),
+        (pa.array([1.255]), pa.decimal128(10, 2)),
+        (pa.array([{"a": 1, "b": 2}]), pa.struct([("a", pa.int64())])),
+        (pa.array([{"a": 1}]), pa.struct([("a", pa.int64()), ("b", pa.int64())])),
+    ],
+)
+def test_a_batch_is_not_cast_to_what_it_does_not_say(made, kind):
+    with pytest.raises(InvalidResult, match=r"for field 'x', which is of type .*name the type when you make the array"):
+        Shape(pa.schema([("x", kind)])).table(pa.table({"x": made}))
+
+
+@pytest.mark.parametrize(
+    ("made", "kind"),
+    [
+        (pa.array([1], pa.int16()), pa.int64()),
+        (pa.array([None]), pa.timestamp("us")),
+        (pa.array(["a"]).dictionary_encode(), pa.string()),
+        (pa.array([[{"n": 1}]]), pa.large_list(pa.struct([("n", pa.int32())]))),
+        (pa.array([dt.datetime(2020, 1, 1, tzinfo=dt.UTC)]), pa.timestamp("us", tz="Europe/Vienna")),
+    ],
+)
+def test_a_batch_of_other_types_with_the_same_values_is_taken(made, kind):
+    ((column,)) = Shape(pa.schema([("x", kind)])).table(pa.table({"x": made}))
+    assert column.type == kind
+    assert column.to_pylist() == made.to_pylist()
+
+
+@pytest.mark.parametrize(
     ("value", "told"),
     [
         ((1, 2), "returned 2 (int) for field 'text', which is of type string"),
@@ -157,3 +209,43 @@ def test_a_row_as_json():
     inner = row_class(["when", "raw"])(dt.date(2020, 1, 2), b"\x01\xff")
     row = tuple.__new__(row_class(["é", "inner", "m"]), (1.5, inner, {3: [None]}))
     assert as_json(row) == '{"é": 1.5, "inner": {"when": "2020-01-02", "raw": "01ff"}, "m": {"3": [null]}}'
+
+
+ODD = ["a.b", "x`y", "slot", "id", "id", " ", "Ünï"]
+
+
+@pytest.mark.parametrize(("learnt", "routers"), [(False, None), (True, None), (True, 2)])
+def test_columns_of_any_name_and_of_one_name_twice(spark, learnt, routers):
+    costs = model_of(spark, {n: 50.0**n for n in range(4)}, "slot % 4", "long") if learnt else None
+    df = spark.range(0, 40, 1, 3).select(*(F.col("id") + at for at in range(len(ODD)))).toDF(*ODD)
+    watch = evenly.CostWatch()
+    result = evenly.by_cost(
+        df,
+        lambda row: [*row, row["a.b"] + row["x`y"]],
+        "numbers array<long>",
+        instances=2,
+        costs=costs,
+        routers=routers,
+        watch=watch,
+    )
+    width = len(ODD)
+    assert sorted(row.numbers for row in result.collect()) == [[*range(n, n + width), 2 * n + 1] for n in range(40)]
+    assert watch.decision.by_cost is learnt, watch.decision
+
+
+def test_rows_without_columns_are_rows(spark):
+    df = spark.range(0, 7, 1, 2).select()
+    assert evenly.by_cost(df, len, "n int", instances=2).collect() == [Row(n=0)] * 7
+
+
+def test_a_schema_is_what_it_says_in_this_session_now(spark):
+    df = spark.range(1)
+    assert evenly.by_cost(df, lambda _: None, "t timestamp", instances=1).schema["t"].dataType.typeName() == "timestamp"
+    spark.conf.set("spark.sql.timestampType", "TIMESTAMP_NTZ")
+    try:
+        kind = evenly.by_cost(df, lambda _: None, "t timestamp", instances=1).schema["t"].dataType
+    finally:
+        spark.conf.unset("spark.sql.timestampType")
+    assert kind.typeName() == "timestamp_ntz"
+    with pytest.raises(ColumnConflict, match="the schema names the field 'n' twice"):
+        evenly.by_cost(df, lambda _: (1, 2), "n int, n int", instances=1)

@@ -8,6 +8,7 @@ from pyspark.sql import functions as F
 
 import evenly
 from evenly.errors import ColumnConflict, InvalidKeys, InvalidParameter, StreamingMismatch, UnknownColumn
+from evenly.grouping.splitting.hot_keys import split_hot_keys
 from evenly.spark.keys import key_id
 from evenly.streams import zipf
 
@@ -131,6 +132,12 @@ def test_no_key_column_at_all_is_refused(visits):
         visits.transform(evenly.by_key, key=[], instances=4)
 
 
+def test_a_key_that_is_no_name_is_refused(visits):
+    for key in (F.col("user"), ["user", F.col("amount")], None, 3):
+        with pytest.raises(InvalidParameter, match="key must be a name or a list of names, as texts, got "):
+            visits.transform(evenly.by_key, key=key, instances=4)
+
+
 def test_a_slot_column_that_exists_is_refused(visits):
     with pytest.raises(ColumnConflict, match="'AMOUNT'"):
         visits.transform(evenly.by_key, key="user", instances=4, slot="AMOUNT")
@@ -160,6 +167,14 @@ def test_a_mapping_for_other_instances_columns_or_ids_is_refused(visits, mapping
     object.__setattr__(elsewhere, "ids", "integer")
     with pytest.raises(InvalidParameter, match="not learnt on Spark"):
         visits.transform(evenly.by_key, key="user", instances=8, mapping=elsewhere)
+
+
+def test_a_path_is_no_mapping(visits, mapping):
+    for operation in (evenly.by_key, evenly.split_by_key):
+        with pytest.raises(InvalidParameter, match=r"mapping must be a Mapping.*, got 'm.json': Mapping.load\(path\) reads"):
+            visits.transform(operation, key="user", instances=8, mapping="m.json")
+    with pytest.raises(InvalidParameter, match="must be a Mapping, got a SplitMapping"):
+        visits.transform(evenly.by_key, key="user", instances=8, mapping=split_hot_keys(mapping))
 
 
 def test_a_stream_needs_a_mapping_and_as_many_shuffle_partitions_as_instances(spark, mapping):

@@ -3,12 +3,14 @@
 from collections.abc import Generator, Iterable, Iterator
 from functools import partial
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
 
 import evenly
 from evenly.errors import InvalidParameter, InvalidResult
+from evenly.spark.groups.frames import changes
 from evenly.spark.groups.functions import check_no_iterator
 from evenly.spark.groups.pandas_rows import columns_of
 from evenly.spark.groups.tables import checked
@@ -113,3 +115,9 @@ def test_nan_is_one_key_and_so_are_both_zeros_and_null_is_another():
     assert found[0] == found[1]
     assert found[2] == found[3]
     assert len(set(found)) == 4
+
+
+def test_a_null_is_one_key_however_pandas_tells_it():
+    for null in (None, float("nan")):
+        values = np.array(["a", null, null, "b", "b"], np.object_)
+        assert changes([values]).tolist() == [True, False, True, False]

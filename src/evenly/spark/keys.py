@@ -28,9 +28,7 @@ _CHAR = "__CHAR_VARCHAR_TYPE_STRING"
 
 def key_names(df: DataFrame, key: Key) -> tuple[str, ...]:
     """The key columns of `df`, checked: they exist, once, and Spark can hash them; spelled as `functions.col` reads them."""
-    names = (key,) if isinstance(key, str) else tuple(key)
-    if not names:
-        raise InvalidParameter("key names no column: give one name or a list of names")
+    names = named(key, "key")
     schema, sensitive = df.schema, case_sensitive(df)
     found = []
     for name in names:
@@ -42,6 +40,17 @@ def key_names(df: DataFrame, key: Key) -> tuple[str, ...]:
     if len({name if sensitive else name.lower() for name in found}) < len(found):
         raise InvalidParameter(f"key names a column twice ({', '.join(names)}): name each once")
     return tuple(found)
+
+
+def named(given: object, what: str) -> tuple[str, ...]:
+    """One text or several as a tuple; `what` is what they are called in the error about anything else."""
+    names = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Sequence) else (given,)
+    if not names:
+        raise InvalidParameter(f"{what} names no column: give one name or a list of names")
+    for name in names:
+        if not isinstance(name, str):
+            raise InvalidParameter(f"{what} must be a name or a list of names, as texts, got {name!r}")
+    return names
 
 
 def key_types(df: DataFrame, names: tuple[str, ...]) -> tuple[DataType, ...]:

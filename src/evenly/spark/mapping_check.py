@@ -23,7 +23,16 @@ _DECIMAL = re.compile(r"\bdecimal\((\d+),(-?\d+)\)")
 
 def check_mapping(mapping: Mapping, df: DataFrame, names: tuple[str, ...], instances: int) -> None:
     """Refuse a mapping that is not for the key columns `names` of `df`, as `key_names` spells them, or not for `instances`."""
+    check_is(mapping, Mapping)
     check_fit(mapping, names, type_names(df, names), instances)
+
+
+def check_is(mapping: object, *kinds: type) -> None:
+    """Refuse what is no mapping of these kinds, such as the path of one."""
+    if not isinstance(mapping, kinds):
+        told = repr(mapping) if isinstance(mapping, str) else f"a {type(mapping).__name__}"
+        wanted = " or a ".join(kind.__name__ for kind in kinds)
+        raise InvalidParameter(f"mapping must be a {wanted}, got {told}: {kinds[0].__name__}.load(path) reads a saved one")
 
 
 def check_fit(mapping: Mapping, names: tuple[str, ...], types: tuple[str, ...], instances: int) -> None:

@@ -21,7 +21,7 @@ from evenly.grouping.splitting.planned import SplitMapping, Way
 from evenly.spark.keys import Key, check_distinct, key_columns, key_names
 from evenly.spark.learning import learn_mapping
 from evenly.spark.lookup import lookup_tables, smallest
-from evenly.spark.mapping_check import check_mapping
+from evenly.spark.mapping_check import check_is, check_mapping
 from evenly.spark.own_columns import own_name
 from evenly.spark.placement import AT, with_instance
 
@@ -52,7 +52,8 @@ def split_by_key(
 
     - `spread_on` says what sends a row of a split key to one of its parts. None: a hash of all columns that Spark can
       hash, so rows that are equal in all of them stay together. Column names: a hash of these, for wide rows or a
-      column that is unique. "position": the row's place in its input partition, for rows that are all alike. A retried
+      column that is unique. "position" (where no column has that name): the row's place in its input partition, for rows that
+      are all alike. A retried
       task must then find its rows in the same order, as it does when it reads files or a table, but not after a
       shuffle or a sample: use it on such an input only.
     - `mapping`, `fit_on`, `tolerance_pct` and `seed` are those of `by_key`; a `Mapping` is planned with `way`, see
@@ -88,6 +89,7 @@ def planned_split(
     if mapping is None:
         learnt_on = df if fit_on is None else fit_on
         mapping = learn_mapping(learnt_on, key=key, instances=instances, tolerance_pct=tolerance_pct, seed=seed)
+    check_is(mapping, Mapping, SplitMapping)
     planned = mapping if isinstance(mapping, SplitMapping) else split_hot_keys(mapping, way=way)
     check_mapping(planned.light, df, names, instances)
     return names, planned
@@ -108,7 +110,7 @@ def placed_by_part(
     own = {"starts": smallest(starts), "sizes": sizes.astype(np.int64), "cuts": cuts.astype(np.int64)}
     tables = lookup_tables(df, {**own, "parts": smallest(mapping.parts), "others": smallest(others)})
     # Each value that is used twice is a column for a while, as in placement.py. Rows that are not split are not hashed.
-    if spread_on == POSITION:
+    if _by_position(df, spread_on):
         steps = steps.withColumn(_SPREAD, F.monotonically_increasing_id())
         spread = F.xxhash64(_SPREAD)
     steps = steps.withColumn(_SPREAD, F.when(is_split, spread))
@@ -123,7 +125,7 @@ def placed_by_part(
 
 def _spread(df: DataFrame, names: tuple[str, ...], spread_on: str | Sequence[str] | None) -> Column:
     """The hash that decides on a part, from the columns that `spread_on` names."""
-    if spread_on == POSITION and POSITION not in df.columns:
+    if _by_position(df, spread_on):
         return F.lit(None)
     if spread_on is None:
         check_distinct(df)
@@ -141,6 +143,11 @@ def _spread(df: DataFrame, names: tuple[str, ...], spread_on: str | Sequence[str
                 "from row to row"
             )
     return F.xxhash64(*key_columns(chosen))
+
+
+def _by_position(df: DataFrame, spread_on: str | Sequence[str] | None) -> bool:
+    """Whether a row's place decides. A column of that name is meant where there is one: it is the same whenever it is read."""
+    return spread_on == POSITION and POSITION not in (name.lower() for name in df.columns)
 
 
 def _hashable(df: DataFrame, name: str) -> str | None:

@@ -84,6 +84,8 @@ def by_cost(
         time_limit_s=time_limit_s,
         routers=routers,
     )
+    if not isinstance(watch, CostWatch | None):
+        raise InvalidParameter(f"watch must be a CostWatch, got {watch!r}: make one with evenly.CostWatch()")
     model = None if costs is None else loaded(costs, df.sparkSession)
     expressions = chosen_key(cost_key, model)
     stage = Stage.of(df, function, schema, options)

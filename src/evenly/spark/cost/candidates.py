@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BinaryType, MapType, NumericType, StringType, StructType
 
-from evenly.errors import InvalidKeys, StreamingMismatch
+from evenly.errors import ColumnConflict, InvalidKeys, StreamingMismatch
 from evenly.grouping.base import checked_whole
 from evenly.grouping.cost.model import CostModel
 from evenly.grouping.cost.recommend import Predictor, recommend
@@ -77,8 +76,12 @@ def candidate_keys(df: DataFrame) -> tuple[str, ...]:
             sized = f"size({quoted(name)})"
         elif isinstance(kind, NumericType):
             sized = f"abs({quoted(name)})"
-        with suppress(InvalidKeys):
+        try:
             found += key_names(df, name)
+        except ColumnConflict:  # two columns of one name: neither can be named as the key
+            continue
+        except InvalidKeys:
+            pass
         if sized is not None:
             found.append(f"try_cast(2 * log2({sized} + 1) as int)")
     return tuple(found[:_MOST_CANDIDATES])

@@ -41,7 +41,7 @@ _settled: list[bool] = []
 
 @dataclass(frozen=True)
 class Work:
-    """What an instance is to do. Input columns: `width` of the user's, then hidden ones, found by their names.
+    """What an instance is to do. Input columns: the user's, which are called `names`, then hidden ones, found by their names.
 
     `candidates` are columns of ids of possible cost keys: the costs of the first `most_measured` rows are reported beside them.
     `one_attempt`: Spark will not try a task again that fails.
@@ -49,13 +49,17 @@ class Work:
 
     calls: Calls
     shape: Shape
-    width: int
+    names: tuple[str, ...]
     batch_rows: int | None = None
     skip: bool = False
     report: bool = True
     candidates: int = 0
     most_measured: int = MOST_MEASURED
     one_attempt: bool = False
+
+    def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The user's columns by their names. On the way they have others: PySpark takes a dot in a name for a field's."""
+        return batch.select(range(len(self.names))).rename_columns(list(self.names))
 
     def output(self) -> pa.Schema:
         """The columns that `execute` yields: results, the error if rows may fail, and the report."""
@@ -107,7 +111,7 @@ def _run(work: Work, parts: Iterator[Part]) -> Iterator[Outcome]:
         return _here(replace(work, calls=calls), parts, numbered=True)
 
     def died(payload: pa.RecordBatch, stretch: Stretch) -> list[pa.RecordBatch]:
-        rows = payload.select(range(work.width))
+        rows = work.rows(payload)
         stretch.payloads = [rows if work.batch_rows is not None else next(rows_of(rows, row_class(rows.schema.names)))]
         return list(_batches(work, stretch))
 
@@ -178,7 +182,7 @@ def _chunks(work: Work, parts: Iterator[Part], *, numbered: bool) -> Iterator[Ch
     kind = None
     for part in parts:
         batch = part.batch
-        rows = batch.select(range(work.width))
+        rows = work.rows(batch)
         ids = numbers(batch, ID, np.int64) if part.ids is None else part.ids
         ids = np.zeros(batch.num_rows, np.int64) if ids is None else ids
         estimates_s = numbers(batch, ESTIMATE, np.float64)

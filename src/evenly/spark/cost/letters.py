@@ -21,7 +21,7 @@ _LONGEST = 2_000
 
 def letters_of(payload: Any, error: BaseException) -> list[dict[str, str]]:
     """A letter for each row of a call that failed."""
-    told = {"type": type(error).__name__, "message": str(error)}
+    told = {"type": type(error).__name__, "message": _said(error)}
     return [{**told, "row": row} for row in _texts(payload)]
 
 
@@ -31,16 +31,25 @@ def failure(payload: Any, error: BaseException) -> EvenlyError:
     on = texts[0] if len(texts) == 1 else f"a batch of {len(texts)} rows that begins with {texts[0] if texts else 'none'}"
     on = on if len(on) <= _LONGEST else f"{on[:_LONGEST]}…"
     if isinstance(error, RowTooSlow):
-        return RowTooSlow(f"{error}, on {on}: raise the limit, or on_error='skip' sets such rows aside")
+        return RowTooSlow(f"{_said(error)}, on {on}: raise the limit, or on_error='skip' sets such rows aside")
     if isinstance(error, InvalidResult):
-        return InvalidResult(f"{error}; on {on}")
+        return InvalidResult(f"{_said(error)}; on {on}")
     # In one line: of what a worker raised, Spark hands on text, in which the end of a message is the end of its line.
-    said = " ".join(str(error).split())
+    said = " ".join(_said(error).split())
     said = said if len(said) <= _LONGEST else f"{said[:_LONGEST]}…"
     return FunctionFailed(
         f"the function raised {type(error).__name__}: {said}; on {on}. "
         f"on_error='skip' sets such rows aside, retries= calls again.{_where(error)}"
     )
+
+
+def _said(error: BaseException) -> str:
+    """What an error says, whatever that is: it must not fail in turn, nor have what UTF-8 has not (a file's undecoded name)."""
+    try:
+        text = str(error)
+    except Exception as further:  # noqa: BLE001 - the error is a user's
+        text = f"(its text cannot be had: {type(further).__name__})"
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _where(error: BaseException) -> str:

@@ -15,12 +15,13 @@ from pyspark.sql.types import StructType
 from evenly.errors import ColumnConflict, InvalidParameter
 from evenly.grouping.base import checked_instances, checked_whole
 from evenly.spark.cost.letters import ERROR
+from evenly.spark.keys import named
 
 Objective = Literal["batch-time", "completion", "arrival"]
 OnError = Literal["fail", "skip"]
 CostKey = str | Sequence[str]
 _LOCAL = re.compile(r"local(\[[^,\]]*(,\s*(?P<failures>\d+)\s*)?\])?")
-_parsed: dict[str, StructType] = {}
+_parsed: dict[tuple[str, str | None], StructType] = {}
 _MOST_THREADS, _MOST_RETRIES, _MOST_ROUTERS, _MOST_BATCH_ROWS = 1_000, 100, 1_000, 1_000_000
 
 
@@ -76,11 +77,16 @@ def _whole(value: int | None, name: str, most: int) -> int | None:
 
 def checked_schema(df: DataFrame, schema: StructType | str, *, skip: bool) -> StructType:
     """The schema of the results, parsed by Spark."""
-    parsed = schema if isinstance(schema, StructType) else _parsed.get(schema)
+    # What "timestamp" means in a text is a setting of the session, which may change.
+    asked = (str(schema), df.sparkSession.conf.get("spark.sql.timestampType", None))
+    parsed = schema if isinstance(schema, StructType) else _parsed.get(asked)
     if parsed is None:
-        parsed = _parsed[str(schema)] = df.sparkSession.createDataFrame([], schema).schema
+        parsed = _parsed[asked] = df.sparkSession.createDataFrame([], schema).schema
     if not parsed.fields:
         raise InvalidParameter("schema has no field: name what the function returns, such as 'score double'")
+    twice = [name for name in parsed.names if parsed.names.count(name) > 1]
+    if twice:
+        raise ColumnConflict(f"the schema names the field {twice[0]!r} twice: give each field its own name")
     taken = [name for name in parsed.names if name.lower().startswith("__evenly_") or (skip and name.lower() == ERROR)]
     if taken:
         raise ColumnConflict(f"the schema has a field {taken[0]!r}, a name that Evenly uses: choose another one")
@@ -97,7 +103,4 @@ def one_attempt(df: DataFrame) -> bool:
 
 def checked_key(key: CostKey) -> tuple[str, ...]:
     """The expressions of a cost key."""
-    expressions = (key,) if isinstance(key, str) else tuple(key)
-    if not expressions:
-        raise InvalidParameter("cost_key names no column: give a column or SQL expression, or several")
-    return expressions
+    return named(key, "cost_key")

@@ -5,10 +5,11 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import numpy as np
 import pyarrow as pa
 
 from evenly.errors import InvalidResult
@@ -146,16 +147,22 @@ class Shape:
             column = column.combine_chunks()
         if column.null_count and field.name in self.strict:
             raise InvalidResult(f"the function returned a null for field {field.name!r}, which may not be null")
+        if column.type == field.type:
+            return column
+        told = f"the function returned {column.type} for field {field.name!r}, which is of type {field.type}"
+        if not _same_kind(column.type, field.type):
+            raise InvalidResult(f"{told}: name the type when you make the array, or convert it in the function")
         try:
-            return column if column.type == field.type else column.cast(field.type)
+            return column.cast(field.type)
         except _UNFIT as error:
-            raise InvalidResult(
-                f"the function returned {column.type} for field {field.name!r}, which is of type {field.type}: {error}"
-            ) from error
+            raise InvalidResult(f"{told}: {error}") from error
 
 
 def _told(value: Any) -> str:
-    text = " ".join(repr(value).split())
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:  # noqa: BLE001 - the value is a user's
+        text = f"a {type(value).__name__}"
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
@@ -179,13 +186,13 @@ def _whole(value: Any) -> Any:
 def _converter(kind: pa.DataType) -> Callable[[Any], Any] | None:
     """What turns a value as Spark's users write it into what Arrow takes; None where nothing is to be done.
 
-    Structs may be tuples, and a datetime without a zone is one in the session's.
+    Structs may be tuples, and a datetime without a zone is one in the session's. Arrow would take any number for a time, in
+    microseconds, and the zone of a datetime from it where there is none.
     """
     if pa.types.is_integer(kind):
         return _whole
-    if pa.types.is_timestamp(kind) and kind.tz is not None:
-        zone = ZoneInfo(kind.tz)
-        return lambda value: value.replace(tzinfo=zone) if isinstance(value, datetime) and value.tzinfo is None else value
+    if pa.types.is_temporal(kind):
+        return _time_converter(kind)
     if pa.types.is_struct(kind):
         names, inner = [field.name for field in kind], [_converter(field.type) for field in kind]
         return lambda value: _as_struct(value, names, inner)
@@ -196,6 +203,72 @@ def _converter(kind: pa.DataType) -> Callable[[Any], Any] | None:
         of_key, of_item = _converter(kind.key_type) or _same, _converter(kind.item_type) or _same
         return lambda value: [(of_key(key), of_item(item)) for key, item in value.items()] if isinstance(value, dict) else value
     return None
+
+
+def _time_converter(kind: pa.DataType) -> Callable[[Any], Any] | None:
+    if pa.types.is_timestamp(kind):
+        zone = None if kind.tz is None else ZoneInfo(kind.tz)
+        return lambda value: _moment(value, zone)
+    if pa.types.is_date(kind):
+        return lambda value: _of(value, date, np.datetime64)
+    if pa.types.is_duration(kind):
+        return lambda value: _of(value, timedelta, np.timedelta64)
+    return None
+
+
+def _moment(value: Any, zone: ZoneInfo | None) -> Any:
+    """A datetime for a timestamp in the session's zone, or, of no zone, for a timestamp_ntz."""
+    if isinstance(value, np.datetime64):
+        value = value.astype("datetime64[us]").item()
+    if _of(value, datetime) is None:
+        return None
+    if zone is None:
+        if value.tzinfo is not None:
+            raise ValueError("it has a time zone and a timestamp_ntz has none; take it off, as value.replace(tzinfo=None) does")
+        return value
+    return value.replace(tzinfo=zone) if value.tzinfo is None else value
+
+
+def _of(value: Any, *kinds: type) -> Any:
+    """A value that is of one of these types, or None."""
+    if value is not None and not isinstance(value, kinds):
+        raise TypeError(f"it is not a {kinds[0].__name__}")
+    return value
+
+
+def _same_kind(found: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether Arrow casts one type to the other without changing what values say, or fails.
+
+    It would take a time without a zone for one in UTC and a number for a time or a truth, leave out fields of structs, and
+    round to a decimal.
+    """
+    if pa.types.is_null(found):
+        return True
+    if pa.types.is_dictionary(found):
+        return _same_kind(found.value_type, wanted)
+    if pa.types.is_nested(wanted) or pa.types.is_nested(found):
+        return _same_nested(found, wanted)
+    if pa.types.is_floating(found) and pa.types.is_decimal(wanted):
+        return False
+    return _kind(found) == _kind(wanted)
+
+
+def _same_nested(found: pa.DataType, wanted: pa.DataType) -> bool:
+    if pa.types.is_struct(found) and pa.types.is_struct(wanted):
+        names = [[field.name for field in kind] for kind in (found, wanted)]
+        return names[0] == names[1] and all(_same_kind(*(it.type for it in pair)) for pair in zip(found, wanted, strict=True))
+    if pa.types.is_map(found) and pa.types.is_map(wanted):
+        return _same_kind(found.key_type, wanted.key_type) and _same_kind(found.item_type, wanted.item_type)
+    lists = all(hasattr(kind, "value_type") and not pa.types.is_map(kind) for kind in (found, wanted))
+    return lists and _same_kind(found.value_type, wanted.value_type)
+
+
+def _kind(of: pa.DataType) -> str:
+    """One word for types that are cast to each other."""
+    if pa.types.is_timestamp(of):
+        return "timestamp" if of.tz else "timestamp_ntz"
+    told = {"date": pa.types.is_date, "time": pa.types.is_time, "duration": pa.types.is_duration, "bool": pa.types.is_boolean}
+    return next((name for name, is_one in told.items() if is_one(of)), "number or text")
 
 
 def _same(value: Any) -> Any:

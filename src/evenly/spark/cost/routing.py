@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.functions import PandasUDFType, pandas_udf
 from pyspark.sql.types import DataType, DoubleType, IntegerType, StructType
 
-from evenly.errors import InvalidKeys, InvalidParameter, UnknownColumn
+from evenly.errors import ColumnConflict, InvalidKeys, InvalidParameter, UnknownColumn
 from evenly.grouping.cost.dealing import BatchDealer, Rule
 from evenly.grouping.cost.table import CostTable
 from evenly.grouping.cost.turns import first_instance
@@ -37,6 +37,12 @@ Router = Callable[[Column], Column]
 ORDER = "__evenly_order"
 _TOLD = "__evenly_told"
 _SPARK_SEED = 42
+_EXACTLY = {
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+    "ignoreNullFields": "false",
+}
+"""JSON that differs wherever values do: by itself Spark writes milliseconds."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,6 +96,8 @@ def content_hash(df: DataFrame) -> Column:
         return F.lit(0).cast("bigint")
     try:
         key_names(df, [field.name for field in fields])
+    except ColumnConflict:
+        return F.expr("xxhash64(*)")  # two columns of one name are told apart by no name
     except InvalidKeys:
         return F.xxhash64(*(_hashable(df, field.name, field.dataType) for field in fields))
     return F.expr(f"xxhash64({', '.join(quoted(field.name) for field in fields)})")
@@ -102,7 +110,7 @@ def _hashable(df: DataFrame, name: str, kind: DataType) -> Column:
     except InvalidKeys:
         if kind.typeName() == "string":  # a collation
             return column.cast("binary")
-        return F.to_json(F.struct(column))
+        return F.to_json(F.struct(column), _EXACTLY)
     return column
 
 
@@ -118,8 +126,8 @@ def route(df: DataFrame, routing: Routing, *, routers: int | None) -> DataFrame:
     by_id = hasattr(type(df), "repartitionById")  # Spark 4.1 and later
     labels = np.arange(partitions, dtype=np.int32) if by_id else slots(partitions)
     told = rows.withColumn(_TOLD, router(routing, labels)(F.col(ID)))
-    kept = [F.col(quoted(name)) for name in rows.columns]
-    routed = told.select(*kept, F.col(f"{_TOLD}.{INSTANCE}").alias(INSTANCE), F.col(f"{_TOLD}.{ESTIMATE}").alias(ESTIMATE))
+    answers = [F.col(f"{_TOLD}.{name}").alias(name) for name in (INSTANCE, ESTIMATE)]
+    routed = told.select("*", *answers).drop(_TOLD)
     return routed.repartitionById(partitions, INSTANCE) if by_id else routed.repartition(partitions, INSTANCE)
 
 

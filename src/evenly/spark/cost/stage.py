@@ -52,7 +52,7 @@ class Stage:
         calls = Calls(function, threads=options.threads, retries=options.retries, limit_s=options.time_limit_s)
         shape = Shape(_arrow_schema(df, nullable), strict)
         once = options.skip and one_attempt(df)
-        work = Work(calls, shape, len(df.columns), batch_rows=options.batch_rows, skip=options.skip, one_attempt=once)
+        work = Work(calls, shape, tuple(df.columns), batch_rows=options.batch_rows, skip=options.skip, one_attempt=once)
         return cls(work, options, nullable.add(ERROR, LETTER_TYPE) if options.skip else nullable)
 
     def evenly(self, rows: DataFrame, *, report: bool = True, time_every: int = 1, candidates: int = 0) -> DataFrame:
@@ -107,7 +107,11 @@ class Stage:
         if not work.report:  # nobody asks what rows cost
             work = replace(work, calls=replace(work.calls, time_every=UNWATCHED_TIMES_EVERY))
         output = StructType([*self.schema.fields]).add(REPORT, BinaryType())
-        return placed.mapInArrow(executor(work), output)
+        width = len(work.names)
+        sent = [*(f"c{at}" for at in range(width)), *placed.columns[width:]]
+        # Arrow does not tell how many rows of no columns there are.
+        plain = placed.toDF(*sent) if sent else placed.select(F.lit(0).alias("c"))
+        return plain.mapInArrow(executor(work), output)
 
 
 def reports_of(ran: DataFrame) -> list[InstanceReport]:

@@ -84,6 +84,9 @@ def changes(compared: list[NDArray[Any]]) -> NDArray[np.bool_]:
         other = np.asarray(before != after, dtype=np.bool_)
         if values.dtype.kind in "fmM":
             other &= (before == before) | (after == after)  # noqa: PLR0124 - only NaN and NaT differ from themselves
+        elif values.dtype.kind == "O":  # a null text is NaN where pandas has texts of their own type
+            at = np.flatnonzero(other)
+            other[at] = np.asarray((before[at] == before[at]) | (after[at] == after[at]), dtype=np.bool_)
         changed |= other
     return changed
 
