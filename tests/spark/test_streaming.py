@@ -180,6 +180,40 @@ def test_windows_that_have_begun_finish_where_they_are_and_new_ones_follow_the_n
     assert visits.misplaced(query.mapping, f"unix_micros(key.window.start) >= {third.spans[-1][1]}")[1] == 0
 
 
+@pytest.mark.parametrize("names", [("WINDOW", "user", "SLOT"), ("w", "u", "s")])
+def test_windows_that_have_begun_are_found_whatever_their_columns_are_called(visits, names):
+    visits.add(600)
+
+    def counts(placed):
+        if names[0] == "w":
+            placed = placed.withColumnsRenamed({"window": "w", "user": "u", "slot": "s"})
+        counted = placed.groupBy(*names).count().toDF("window", "user", "slot", "count")
+
+        def save(batch, number):
+            batch.write.mode("overwrite").parquet(f"{visits.output}/batch={number}")
+
+        return counted.writeStream.foreachBatch(save).outputMode("update")
+
+    query = evenly.stream_by_key(
+        visits.windows("1 hour"),
+        counts,
+        key="user",
+        instances=INSTANCES,
+        checkpoint=visits.checkpoint,
+        window="window",
+        controller=False,
+        look=False,
+    )
+    query.processAllAvailable()
+    version = query.change_mapping(turned(query.mapping))
+    visits.rows = 300  # half of the new rows are of windows that have begun
+    visits.add(600)
+    query.processAllAvailable()
+    query.stop()
+    assert [number for number, _ in version.spans] == [1, 2]
+    assert visits.written("window", "user") == visits.expected("window", "user")
+
+
 @pytest.mark.usefixtures("rocksdb")
 def test_state_without_windows_is_moved_to_the_new_mapping(visits):
     visits.add()
