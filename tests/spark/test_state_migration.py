@@ -315,6 +315,26 @@ def test_a_move_that_fails_on_the_way_leaves_the_state_as_it_was(spark, stopped,
         recover(spark, query.checkpoint)
 
 
+@pytest.mark.parametrize("step", ["rewritten", "exchanged"])
+def test_a_move_that_another_start_has_undone_does_not_come_into_force(spark, stopped, mappings, tmp_path, monkeypatch, step):
+    query = copied(stopped, tmp_path / "query")
+    before = query.groups()
+
+    def undone(reached):
+        if reached == step:
+            monkeypatch.setattr(state_migration, "reached", lambda _: None)
+            for folder in (query.checkpoint / "evenly" / "lineages").iterdir():
+                shutil.rmtree(folder)
+            (query.checkpoint / "evenly" / "migration.json").unlink()
+
+    monkeypatch.setattr(state_migration, "reached", undone)
+    with pytest.raises(ImmovableState, match="was undone while it ran"):
+        migrate_state(spark, query.checkpoint, **KEY, old=mappings[0], new=mappings[1])
+    assert query.current == str(query.checkpoint)
+    assert recover(spark, query.checkpoint) in {None, mappings[0].version}
+    assert query.groups() == before
+
+
 def test_only_the_slot_changes_in_a_row_and_only_where_it_was():
     inner = struct.pack("<qqi4xq", 0, 40, 7, 9)
     outer = struct.pack("<qqq", 0, 5, 24 << 32 | len(inner)) + inner

@@ -6,15 +6,23 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import functions as F
 
 import evenly
-from evenly.errors import CheckpointMismatch, ColumnConflict, DamagedData, InvalidParameter, StreamingMismatch, UnknownColumn
+from evenly.errors import (
+    CheckpointMismatch,
+    ColumnConflict,
+    DamagedData,
+    ImmovableState,
+    InvalidParameter,
+    StreamingMismatch,
+    UnknownColumn,
+)
 from evenly.grouping.keys import DKG
 from evenly.spark.keys import key_id
 from evenly.spark.state.lineage import current_checkpoint
-from evenly.spark.streaming import changing
+from evenly.spark.streaming import changing, keyed_query
 from evenly.spark.streaming.first_look import can_look
 from evenly.spark.streaming.mapping_store import MappingStore, Placement, Version
 
@@ -467,3 +475,30 @@ def test_a_pipeline_that_leaves_the_window_out_is_refused_before_it_starts(visit
             window="window",
             look=False,
         )
+
+
+@pytest.mark.usefixtures("rocksdb")
+def test_a_query_that_could_not_start_again_is_not_stopped_for_a_change(visits, monkeypatch):
+    visits.add(300)
+
+    def remembered(placed):
+        return placed.groupBy("user", "slot").count().writeStream.format("memory").queryName("remembered").outputMode("update")
+
+    def start():
+        options = {"key": "user", "instances": INSTANCES, "look": False}
+        query = evenly.stream_by_key(visits.stream(), remembered, checkpoint=visits.checkpoint, **options)
+        query.processAllAvailable()
+        return query
+
+    query = start()
+    assert len(query.refusals) == 1
+    with pytest.raises(ImmovableState, match="writes to memory in the output mode update"):
+        query.change_mapping(turned(query.mapping))
+    assert query.isActive
+    # And where nobody could know: the end is told to whoever waits.
+    monkeypatch.setattr(keyed_query, "why_not_again", lambda _: None)
+    with pytest.raises(AnalysisException, match="does not support recovering"):
+        query.change_mapping(turned(query.mapping))
+    with pytest.raises(AnalysisException, match="does not support recovering"):
+        query.awaitTermination(1)
+    query.stop()
