@@ -1,6 +1,7 @@
 """`stream_by_key`: mappings that are learnt, kept beside the checkpoint, read back, and changed while the query runs."""
 
 import json
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from evenly.spark.state.lineage import current_checkpoint
 from evenly.spark.streaming import changing, keyed_query
 from evenly.spark.streaming.first_look import can_look
 from evenly.spark.streaming.mapping_store import MappingStore, Placement, Version
+from waiting import until
 
 INSTANCES = 4
 SCHEMA = "user string, ts timestamp"
@@ -502,3 +504,32 @@ def test_a_query_that_could_not_start_again_is_not_stopped_for_a_change(visits, 
     with pytest.raises(AnalysisException, match="does not support recovering"):
         query.awaitTermination(1)
     query.stop()
+
+
+@pytest.mark.usefixtures("rocksdb")
+def test_a_sink_may_stop_the_query_while_its_mapping_changes(visits):
+    visits.add(300)
+    entered = threading.Event()
+
+    def stopping(placed):
+        def write(batch, number):
+            batch.write.mode("overwrite").parquet(f"{visits.output}/batch={number}")
+            if number == 1 and not entered.is_set():
+                entered.set()
+                until(lambda: query._changing, "the change begins")
+                query.stop()
+
+        return placed.groupBy("user", "slot").count().writeStream.foreachBatch(write).outputMode("update")
+
+    options = {"key": "user", "instances": INSTANCES, "checkpoint": visits.checkpoint, "controller": False, "look": False}
+    query = evenly.stream_by_key(visits.stream(), stopping, **options)
+    query.processAllAvailable()
+    visits.add(300)
+    assert entered.wait(60.0)
+    change = threading.Thread(target=query.change_mapping, args=(turned(query.mapping),), daemon=True)
+    change.start()
+    change.join(120.0)
+    assert not change.is_alive()
+    assert not query.isActive
+    visits.run(visits.counts("user"), controller=False)
+    assert visits.written("user") == visits.expected("user")

@@ -173,6 +173,13 @@ class KeyedQuery:
     def stop(self) -> None:
         """Stop the query, after a change that is under way. `stream_by_key` with the same checkpoint starts it again."""
         self._stopping = True
+        try:
+            # Without the turn: a sink may call this, while a change that has the turn waits for the sink's batch to end. Spark
+            # interrupts a batch that stops its own query, so that nothing waits here then.
+            self._query.stop()
+        except BaseException:
+            self._close()
+            raise
         with self._turn:
             self._query.stop()
             self._close()
