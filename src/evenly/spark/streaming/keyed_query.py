@@ -219,7 +219,8 @@ class KeyedQuery:
             query.runId,
         )
         # What can never be done is not decided in vain.
-        self._immovable = self._immovable or why_not_again(query)
+        if self._controller is not None:
+            self._immovable = self._immovable or why_not_again(query)
         self._decides = self._immovable is None and grouped.stateful
         if self._immovable is not None and grouped.stateful and not self._kept:
             self._kept.append(self._immovable)
