@@ -12,7 +12,7 @@ import evenly
 from evenly.errors import CheckpointMismatch, DamagedData, InvalidCheckpoint
 from evenly.grouping.keys import DKG
 from evenly.spark.hadoop_files import Folder
-from evenly.spark.state.lineage import CLOSED, current_checkpoint, needed_files
+from evenly.spark.state.lineage import CLOSED, current_checkpoint, needed_files, opened
 from evenly.spark.state.migration import recover
 from evenly.spark.state.reading import rows_per_partition
 
@@ -179,6 +179,23 @@ def test_state_files_that_are_not_those_of_the_move_are_refused(spark, moved):
         moved.start()
     stale.unlink()
     moved.start().stop()
+
+
+def test_a_backup_restored_over_state_that_was_moved_since_is_refused_and_nothing_is_deleted(moved):
+    metadata = moved.checkpoint / "metadata"
+    closed = metadata.read_text()
+    hidden = moved.checkpoint / ".metadata.crc"
+    hidden.unlink(missing_ok=True)
+    metadata.write_text(opened(closed))
+    (moved.checkpoint / "offsets").mkdir()
+    (moved.checkpoint / "offsets" / "0").write_text("of the backup")
+    with pytest.raises(InvalidCheckpoint, match=r"is as it was before its state was moved.*delete the whole folder"):
+        moved.start()
+    assert (moved.checkpoint / "offsets" / "0").read_text() == "of the backup"
+    metadata.unlink()
+    moved.start().stop()
+    assert not (moved.checkpoint / "offsets").exists()
+    metadata.write_text(closed)
 
 
 @pytest.mark.parametrize(

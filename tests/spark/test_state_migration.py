@@ -13,13 +13,14 @@ import pyarrow as pa
 import pytest
 from moved_queries import OPERATORS, ROWS, SCHEMA, Query, aggregated, deduplicated, on_its_instance
 from pyspark.errors import StreamingQueryException
-from pyspark.sql.types import _parse_datatype_string
+from pyspark.sql.types import StructType, _parse_datatype_string
 
 from evenly.errors import DamagedData, ImmovableState, InvalidCheckpoint, InvalidParameter
 from evenly.spark.learning import learn_mapping
 from evenly.spark.placement import with_slot
+from evenly.spark.slot_mark import MARK
 from evenly.spark.state import migration as state_migration
-from evenly.spark.state.layout import key_layout, key_path
+from evenly.spark.state.layout import key_layout, key_path, value_paths
 from evenly.spark.state.migration import STEPS, check_movable, migrate_state, recover
 from evenly.spark.state.reading import JOIN
 from evenly.spark.state.unsafe_rows import replace_slots
@@ -314,6 +315,26 @@ def test_a_move_that_fails_on_the_way_leaves_the_state_as_it_was(spark, stopped,
         recover(spark, query.checkpoint)
 
 
+@pytest.mark.parametrize("step", ["rewritten", "exchanged"])
+def test_a_move_that_another_start_has_undone_does_not_come_into_force(spark, stopped, mappings, tmp_path, monkeypatch, step):
+    query = copied(stopped, tmp_path / "query")
+    before = query.groups()
+
+    def undone(reached):
+        if reached == step:
+            monkeypatch.setattr(state_migration, "reached", lambda _: None)
+            for folder in (query.checkpoint / "evenly" / "lineages").iterdir():
+                shutil.rmtree(folder)
+            (query.checkpoint / "evenly" / "migration.json").unlink()
+
+    monkeypatch.setattr(state_migration, "reached", undone)
+    with pytest.raises(ImmovableState, match="was undone while it ran"):
+        migrate_state(spark, query.checkpoint, **KEY, old=mappings[0], new=mappings[1])
+    assert query.current == str(query.checkpoint)
+    assert recover(spark, query.checkpoint) in {None, mappings[0].version}
+    assert query.groups() == before
+
+
 def test_only_the_slot_changes_in_a_row_and_only_where_it_was():
     inner = struct.pack("<qqi4xq", 0, 40, 7, 9)
     outer = struct.pack("<qqq", 0, 5, 24 << 32 | len(inner)) + inner
@@ -344,6 +365,11 @@ def test_the_slot_is_found_by_the_schemas_of_the_state():
     windows = fields("struct<window:struct<start:timestamp,end:timestamp>,user:string,slot:int>")
     assert key_layout("stateStoreSave", windows, key=("user",), slot="slot").within == ("window",)
     assert key_layout("dedupe", fields("struct<id:bigint>"), key=("user",), slot="slot") is None
+    renamed = StructType().add("u", "string").add("s", "integer", metadata={MARK: "{}"})
+    layout = key_layout("dedupe", renamed, key=("user",), slot="slot")
+    assert (layout.key, layout.slot) == (("u",), "s")
+    side = StructType().add("u", "string").add("s", "integer", metadata={MARK: "{}"}).add("n", "integer")
+    assert value_paths(JOIN, side, layout, slot="slot") == (((3, 1),),)
     with pytest.raises(ImmovableState, match="operator sessionWindowStateStoreSaveExec cannot be moved"):
         key_layout("sessionWindowStateStoreSaveExec", group, key=("user",), slot="slot")
     with pytest.raises(ImmovableState, match=r"is grouped by \(field0, field1, field2\)"):

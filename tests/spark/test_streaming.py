@@ -1,22 +1,32 @@
 """`stream_by_key`: mappings that are learnt, kept beside the checkpoint, read back, and changed while the query runs."""
 
 import json
+import threading
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import functions as F
 
 import evenly
-from evenly.errors import CheckpointMismatch, ColumnConflict, DamagedData, InvalidParameter, StreamingMismatch, UnknownColumn
+from evenly.errors import (
+    CheckpointMismatch,
+    ColumnConflict,
+    DamagedData,
+    ImmovableState,
+    InvalidParameter,
+    StreamingMismatch,
+    UnknownColumn,
+)
 from evenly.grouping.keys import DKG
 from evenly.spark.keys import key_id
 from evenly.spark.state.lineage import current_checkpoint
-from evenly.spark.streaming import changing
+from evenly.spark.streaming import changing, keyed_query
 from evenly.spark.streaming.first_look import can_look
 from evenly.spark.streaming.mapping_store import MappingStore, Placement, Version
+from waiting import until
 
 INSTANCES = 4
 SCHEMA = "user string, ts timestamp"
@@ -178,6 +188,40 @@ def test_windows_that_have_begun_finish_where_they_are_and_new_ones_follow_the_n
     query.stop()
     assert visits.written(*keys) == visits.expected(*keys)
     assert visits.misplaced(query.mapping, f"unix_micros(key.window.start) >= {third.spans[-1][1]}")[1] == 0
+
+
+@pytest.mark.parametrize("names", [("WINDOW", "user", "SLOT"), ("w", "u", "s")])
+def test_windows_that_have_begun_are_found_whatever_their_columns_are_called(visits, names):
+    visits.add(600)
+
+    def counts(placed):
+        if names[0] == "w":
+            placed = placed.withColumnsRenamed({"window": "w", "user": "u", "slot": "s"})
+        counted = placed.groupBy(*names).count().toDF("window", "user", "slot", "count")
+
+        def save(batch, number):
+            batch.write.mode("overwrite").parquet(f"{visits.output}/batch={number}")
+
+        return counted.writeStream.foreachBatch(save).outputMode("update")
+
+    query = evenly.stream_by_key(
+        visits.windows("1 hour"),
+        counts,
+        key="user",
+        instances=INSTANCES,
+        checkpoint=visits.checkpoint,
+        window="window",
+        controller=False,
+        look=False,
+    )
+    query.processAllAvailable()
+    version = query.change_mapping(turned(query.mapping))
+    visits.rows = 300  # half of the new rows are of windows that have begun
+    visits.add(600)
+    query.processAllAvailable()
+    query.stop()
+    assert [number for number, _ in version.spans] == [1, 2]
+    assert visits.written("window", "user") == visits.expected("window", "user")
 
 
 @pytest.mark.usefixtures("rocksdb")
@@ -433,3 +477,59 @@ def test_a_pipeline_that_leaves_the_window_out_is_refused_before_it_starts(visit
             window="window",
             look=False,
         )
+
+
+@pytest.mark.usefixtures("rocksdb")
+def test_a_query_that_could_not_start_again_is_not_stopped_for_a_change(visits, monkeypatch):
+    visits.add(300)
+
+    def remembered(placed):
+        return placed.groupBy("user", "slot").count().writeStream.format("memory").queryName("remembered").outputMode("update")
+
+    def start():
+        options = {"key": "user", "instances": INSTANCES, "look": False}
+        query = evenly.stream_by_key(visits.stream(), remembered, checkpoint=visits.checkpoint, **options)
+        query.processAllAvailable()
+        return query
+
+    query = start()
+    assert len(query.refusals) == 1
+    with pytest.raises(ImmovableState, match="writes to memory in the output mode update"):
+        query.change_mapping(turned(query.mapping))
+    assert query.isActive
+    # And where nobody could know: the end is told to whoever waits.
+    monkeypatch.setattr(keyed_query, "why_not_again", lambda _: None)
+    with pytest.raises(AnalysisException, match="does not support recovering"):
+        query.change_mapping(turned(query.mapping))
+    with pytest.raises(AnalysisException, match="does not support recovering"):
+        query.awaitTermination(1)
+    query.stop()
+
+
+@pytest.mark.usefixtures("rocksdb")
+def test_a_sink_may_stop_the_query_while_its_mapping_changes(visits):
+    visits.add(300)
+    entered = threading.Event()
+
+    def stopping(placed):
+        def write(batch, number):
+            batch.write.mode("overwrite").parquet(f"{visits.output}/batch={number}")
+            if number == 1 and not entered.is_set():
+                entered.set()
+                until(lambda: query._changing, "the change begins")
+                query.stop()
+
+        return placed.groupBy("user", "slot").count().writeStream.foreachBatch(write).outputMode("update")
+
+    options = {"key": "user", "instances": INSTANCES, "checkpoint": visits.checkpoint, "controller": False, "look": False}
+    query = evenly.stream_by_key(visits.stream(), stopping, **options)
+    query.processAllAvailable()
+    visits.add(300)
+    assert entered.wait(60.0)
+    change = threading.Thread(target=query.change_mapping, args=(turned(query.mapping),), daemon=True)
+    change.start()
+    change.join(120.0)
+    assert not change.is_alive()
+    assert not query.isActive
+    visits.run(visits.counts("user"), controller=False)
+    assert visits.written("user") == visits.expected("user")

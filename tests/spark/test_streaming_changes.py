@@ -72,6 +72,9 @@ USED = {
     "before another operator": lambda p: p.dropDuplicates(["user", "slot"]).groupBy("ts").count(),
     "joined with a table": lambda p: p.join(p.sparkSession.range(3).selectExpr("string(id) as user"), "user")
     .groupBy("user", "slot").count(),
+    "sql with a common table": lambda p: p.sparkSession.sql(
+        "with a as (select * from {p}), b as (select user as u, slot from a) select count(*) from b group by u, slot", p=p
+    ),
 }  # fmt: skip
 FORGOTTEN = {
     "cast to another type": lambda p: p.groupBy(F.col("user").cast("binary"), "slot").count(),
@@ -83,6 +86,9 @@ FORGOTTEN = {
     "join": lambda p: p.join(p.withColumnRenamed("ts", "then"), "user"),
     "second operator": lambda p: p.dropDuplicates(["user", "slot"]).groupBy("user").count(),
     "sql": lambda p: p.sparkSession.sql("select count(*) from {p} group by user", p=p),
+    "sql with a common table": lambda p: p.sparkSession.sql(
+        "with one as (select * from {p}) select count(*) from one group by user", p=p
+    ),
 }
 
 
@@ -94,6 +100,7 @@ def test_columns_are_followed_through_plans(spark):
         return judge(keyed_operators(pipeline(placed)), key=("user",), slot="slot", window=None).refusal is not None
 
     assert [name for name, pipeline in USED.items() if refused(pipeline)] == []
+    assert [name for name, pipeline in USED.items() if not any(it.stateful for it in keyed_operators(pipeline(placed)))] == []
     assert [name for name, pipeline in FORGOTTEN.items() if not refused(pipeline)] == []
 
 
@@ -105,6 +112,10 @@ def test_a_key_that_is_a_field_is_followed(spark):
         for columns, refused in (((key, "slot"), False), ((key,), True)):
             found = keyed_operators(placed.groupBy(*columns).count())
             assert (judge(found, key=(key,), slot="slot", window=None).refusal is not None) == refused
+        text = f"with one as (select * from {{p}}) select count(*) from one group by {key}, slot"
+        found = keyed_operators(spark.sql(text, p=placed))
+        assert judge(found, key=(key,), slot="slot", window=None).refusal is None
+        assert [it.stateful for it in found] == [True]
     placed = marked(rows.withColumn("my.slot", F.hash("`a.b`")), "my.slot", ("`a.b`",))
     assert keyed_operators(placed.groupBy("`a.b`", "`my.slot`").count())[0].roles == ("key 0", "slot")
 

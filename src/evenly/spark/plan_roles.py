@@ -49,24 +49,32 @@ def keyed_plan(df: DataFrame) -> tuple[list[KeyedOperator], tuple[str, ...]]:
     """The keyed operators of a plan, and the columns that its rows were placed by, in their order (none: they were not)."""
     found: list[KeyedOperator] = []
     placed: list[_Named] = []
-    _follow(df._jdf.queryExecution().analyzed(), found, placed)  # noqa: SLF001 - the plan has no public door
+    _follow(df._jdf.queryExecution().analyzed(), found, placed, {})  # noqa: SLF001 - the plan has no public door
     return found, tuple(placed[0]) if placed else ()
 
 
-def _follow(plan: Any, found: list[KeyedOperator], named: list[_Named]) -> _Columns:
-    """The roles of a plan's columns, by their ids; its operators are added to `found`, placed columns by name to `named`."""
+def _follow(plan: Any, found: list[KeyedOperator], named: list[_Named], common: dict[int, list[_Columns]]) -> _Columns:
+    """The roles of a plan's columns, by their ids; its operators are added to `found`, placed columns by name to `named`.
+
+    `common` has the roles of the columns of each common table expression (`WITH name AS …`), which other parts of the plan
+    refer to by its number. Definitions are the first children of their plan.
+    """
     kind = plan.getClass().getSimpleName()
     if kind == "Project" and (placed := _placed_here(plan, named)) is not None:
         return placed
-    below = [_follow(child, found, named) for child in _each(plan.children())]
+    if kind == "CTERelationRef":
+        return _defined_elsewhere(plan, common)
+    below = [_follow(child, found, named, common) for child in _each(plan.children())]
+    if kind == "CTERelationDef":
+        common[int(plan.id())] = [_below(column, below[0]) for column in _each(plan.child().output())]
+    if kind == "WithCTE":
+        return below[-1]
     columns = {identity: roles for part in below for identity, roles in part.items()}
     if not columns:
         return columns
     _list_operator(plan, kind, columns, found)
     if kind in ("Project", "Aggregate"):
-        for expression in _each(plan.projectList() if kind == "Project" else plan.aggregateExpressions()):
-            if _kind(expression) == "Alias":
-                _add(columns, expression, _roles(expression.child(), columns), session=_is_session(expression))
+        _add_aliases(plan.projectList() if kind == "Project" else plan.aggregateExpressions(), columns)
     elif kind in ("Union", "Expand"):
         rows = (
             [list(_each(child.output())) for child in _each(plan.children())]
@@ -79,6 +87,22 @@ def _follow(plan: Any, found: list[KeyedOperator], named: list[_Named]) -> _Colu
     else:
         _add_new_rows(plan, columns, named)
     return columns
+
+
+def _defined_elsewhere(reference: Any, common: dict[int, list[_Columns]]) -> _Columns:
+    pairs = zip(_each(reference.output()), common.get(int(reference.cteId()), []), strict=False)
+    return {(*_id(column), *path): roles for column, paths in pairs for path, roles in paths.items()}
+
+
+def _add_aliases(expressions: Any, columns: _Columns) -> None:
+    for expression in _each(expressions):
+        if _kind(expression) == "Alias":
+            _add(columns, expression, _roles(expression.child(), columns), session=_is_session(expression))
+
+
+def _below(column: Any, columns: _Columns) -> _Columns:
+    """The roles of a column and of the fields in it, by the path from there."""
+    return {place[1:]: roles for place, roles in columns.items() if place[:1] == _id(column)}
 
 
 def _placed_here(plan: Any, named: list[_Named]) -> _Columns | None:

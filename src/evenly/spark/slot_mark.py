@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
 
 from evenly.spark.own_columns import own_name
 
@@ -19,3 +20,9 @@ def marked(df: DataFrame, slot: str, key: tuple[str, ...], window: str | None = 
         return df.withMetadata(slot, mark)
     # Spark would look for a field here.
     return df.withColumnRenamed(slot, _PLAIN).withMetadata(_PLAIN, mark).withColumnRenamed(_PLAIN, slot)
+
+
+def slot_names(fields: StructType, slot: str) -> tuple[str, ...]:
+    """The fields of a schema that hold the slot: those with its mark, whatever they are called now; without a mark the name."""
+    found = tuple(field.name for field in fields.fields if MARK in (field.metadata or {}))
+    return found or tuple(name for name in fields.names if name.lower() == slot.lower())

@@ -9,6 +9,7 @@ from pyspark.sql.types import IntegerType, StructType
 
 from evenly.errors import ImmovableState
 from evenly.spark.keys import last_part
+from evenly.spark.slot_mark import slot_names
 from evenly.spark.state.reading import JOIN
 from evenly.spark.state.unsafe_rows import Path
 
@@ -46,19 +47,23 @@ class KeyLayout:
 def key_layout(operator: str, grouping: StructType, *, key: Sequence[str], slot: str) -> KeyLayout | None:
     """The layout of an operator's grouping key, None if it is not grouped by the slot: then its state stays where it is.
 
-    A stream-stream join keeps no names of its key, so its key is taken to be `(key…, slot)` in that order; the slots
-    that are found there are compared with the mapping's before anything is written.
+    The slot is known by its mark, whatever it was renamed to; key columns that are not found by name are those before it. A
+    stream-stream join keeps neither marks nor names of its key, so its key is taken to be `(key…, slot)` in that order. The
+    slots that are found there are compared with the mapping's before anything is written.
     """
     names = tuple(grouping.names)
-    wanted = [*(last_part(name).lower() for name in key), slot.lower()]
+    wanted = [last_part(name).lower() for name in key]
     if operator == JOIN:
-        found = names if len(names) == len(wanted) else ()
+        found = names if len(names) == len(wanted) + 1 else ()
     else:
-        by_name = {name.lower(): name for name in names}
-        if wanted[-1] not in by_name:
+        slots = slot_names(grouping, slot)
+        if not slots:
             return None
-        found = tuple(by_name[name] for name in wanted if name in by_name)
-    if len(found) != len(wanted) or not isinstance(grouping[found[-1]].dataType, IntegerType):
+        by_name = {name.lower(): name for name in names}
+        place = names.index(slots[0])
+        named = [by_name[name] for name in wanted if name in by_name]
+        found = (*(named if len(named) == len(wanted) else names[max(0, place - len(wanted)) : place]), slots[0])
+    if len(found) != len(wanted) + 1 or not isinstance(grouping[found[-1]].dataType, IntegerType):
         raise ImmovableState(
             f"the state of {operator} is grouped by ({', '.join(names)}), not by ({', '.join((*key, slot))}): "
             "group by the key columns and then the slot"
@@ -82,18 +87,19 @@ def key_path(family: str, schema: StructType, layout: KeyLayout) -> Path:
     return path
 
 
-def value_path(operator: str, schema: StructType, layout: KeyLayout, *, slot: str) -> Path | None:
-    """Where the slot is in a value row, None if it is not there.
+def value_paths(operator: str, schema: StructType, layout: KeyLayout, *, slot: str) -> tuple[Path, ...]:
+    """Where the slot is in a value row; none if it is not there.
 
     A stream-stream join keeps whole rows, with the slot; an aggregation in Spark's first state format repeats the grouping
     key. Values of other operators are the user's own.
     """
     if operator == JOIN:
-        places = [place for place, name in enumerate(schema.names) if name.lower() == slot.lower()]
-        return ((len(schema), places[0]),) if places and isinstance(schema[places[0]].dataType, IntegerType) else None
+        found = slot_names(schema, slot)
+        places = [place for place, field in enumerate(schema.fields) if field.name in found]
+        return tuple(((len(schema), place),) for place in places if isinstance(schema[place].dataType, IntegerType))
     if operator == _AGGREGATION and _begins(schema, layout):
-        return ((len(schema), layout.place),)
-    return None
+        return (((len(schema), layout.place),),)
+    return ()
 
 
 def _found(schema: StructType, layout: KeyLayout) -> Path | None:

@@ -168,6 +168,17 @@ def is_closed(lineage: Folder) -> bool:
     return lineage.has("metadata") and lineage.read("metadata").startswith(CLOSED.encode())
 
 
+def check_restored(spark: SparkSession, checkpoint: str, record: Record | None) -> None:
+    """Refuse a checkpoint that was restored over one whose state has been moved since: which of the two is meant?"""
+    root = Folder(spark, checkpoint)
+    if record is not None and record.folder and root.has("metadata") and not is_closed(root):
+        raise InvalidCheckpoint(
+            f"{checkpoint} is as it was before its state was moved, and {root.path}/evenly/{RECORD} says that it is in "
+            f"{record.folder}: if a backup was restored over it, delete the whole folder and restore once more; to go on with "
+            f"the moved state, delete {root.path}/metadata. Nothing was changed and the query was not started"
+        )
+
+
 def sweep(spark: SparkSession, checkpoint: str, record: Record | None) -> None:
     """Delete what is not in force, also what an old provider or a task of a killed driver has written since the last time.
 

@@ -159,6 +159,7 @@ def recover(spark: SparkSession, checkpoint: str | os.PathLike[str]) -> int | No
             intent["to"],
             intent["batch"],
         )
+    lineage.check_restored(spark, path, record)
     current = Folder(spark, location(path, "" if record is None else record.folder))
     if lineage.is_closed(current):
         raise DamagedData(
@@ -217,6 +218,7 @@ def _move(
         reached("rewritten")
         lineage.close(spark, location(path, record.folder))
         reached("closed")
+        _check_alone(spark, path, intent)
         lineage.write_record(spark, path, moved)
     except BaseException as error:
         # What is written counts, also where the writing of it failed.
@@ -225,10 +227,28 @@ def _move(
             _LOG.warning("undid a move of the state of checkpoint %s to mapping version %d: %r", path, new.version, error)
         raise
     reached("exchanged")
+    if not Files(spark, path).has(f"{target}/metadata"):
+        # Thrown away in the moment before it came into force. The old state is still there.
+        lineage.write_record(spark, path, record)
+        _undo(spark, path, record, target)
+        raise _undone_by_another(path)
     lineage.sweep(spark, path, moved)
     reached("cleared")
     folder.remove(_INTENT)
     return moved
+
+
+def _check_alone(spark: SparkSession, path: str, intent: dict[str, Any]) -> None:
+    """Refuse to put state in force that another start of the query has taken for the rest of a dead driver's move."""
+    if _intent(Folder(spark, path).child("evenly")) != intent or not Files(spark, path).has(f"{intent['folder']}/metadata"):
+        raise _undone_by_another(path)
+
+
+def _undone_by_another(path: str) -> ImmovableState:
+    return ImmovableState(
+        f"the move of the state of checkpoint {path} was undone while it ran, by another start of its query: "
+        "run one query on a checkpoint at a time"
+    )
 
 
 def _undo(spark: SparkSession, path: str, record: Record | None, target: str) -> None:

@@ -15,7 +15,7 @@ from evenly.errors import ImmovableState
 from evenly.grouping.mapping import Mapping
 from evenly.spark.keys import quoted
 from evenly.spark.placement import with_slot
-from evenly.spark.state.layout import KeyLayout, key_layout, key_path, value_path
+from evenly.spark.state.layout import KeyLayout, key_layout, key_path, value_paths
 from evenly.spark.state.stores import StateStores, Store
 from evenly.spark.state.unsafe_rows import Path, replace_slots
 
@@ -51,9 +51,9 @@ def places(stores: StateStores, store: Store, *, key: tuple[str, ...], slot: str
     if layout is None:
         return None
     values: dict[str, tuple[Path, ...]] = {
-        name: (path,)
+        name: paths
         for name, family in store.families.items()
-        if (path := value_path(store.operator_name, family.value, layout, slot=slot)) is not None
+        if (paths := value_paths(store.operator_name, family.value, layout, slot=slot))
     }
     return Places(layout, {name: (key_path(name, it.key, layout),) for name, it in store.families.items()}, values)
 

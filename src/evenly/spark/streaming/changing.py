@@ -16,6 +16,8 @@ from pyspark.sql.types import StructType, TimestampNTZType
 
 from evenly.errors import CheckpointMismatch
 from evenly.grouping.mapping import Mapping
+from evenly.spark.keys import quoted
+from evenly.spark.slot_mark import slot_names
 from evenly.spark.state.migration import check_movable, migrate_state, recover
 from evenly.spark.state.reading import JOIN, operators, read_state
 from evenly.spark.streaming import mapping_store
@@ -104,24 +106,31 @@ def _between(begin: int | None, end: int | None) -> Column:
 
 
 def _window_starts(spark: SparkSession, checkpoint: str, store: MappingStore) -> list[DataFrame]:
-    """The window starts, in microseconds, of all state that is placed by slots."""
+    """The window starts, in microseconds, of all state that is placed by slots, whatever its columns were renamed to."""
     window, slot = store.placement.window or "", store.placement.slot
-    found = []
+    found, placed = [], False
     for operator in operators(spark, checkpoint):
         for part in operator.stores:
             state = read_state(spark, checkpoint, operator, part)
             fields = state.schema["key"].dataType
             names = fields.names if isinstance(fields, StructType) else []
-            # A join calls its key columns field0, field1, … in order: there the window comes first.
-            column = window if window in names else "field0" if operator.name == JOIN else None
-            start = None if column is None else _micros(state, f"key.`{column}`")
+            by_slot = operator.name == JOIN or (isinstance(fields, StructType) and bool(slot_names(fields, slot)))
+            # What is grouped by the slot has the window first. A join calls its key columns field0, field1, … in order.
+            column = next((name for name in names if name.lower() == window.lower()), names[0] if by_slot and names else None)
+            start = None if column is None else _micros(state, f"key.{quoted(column)}")
+            placed = placed or (by_slot and start is not None)
             if start is not None:
                 found.append(state.select(start.alias("start")))
-            elif slot in names or operator.name == JOIN:
+            elif by_slot:
                 raise CheckpointMismatch(
                     f"the state of {operator.name} in {checkpoint} is keyed by {', '.join(names)}, without {window!r}: "
                     "group by the window, the key and the slot, in this order, or begin a new checkpoint without window="
                 )
+    if not placed:
+        raise CheckpointMismatch(
+            f"no state in {checkpoint} is known to be keyed by the column {slot!r}, so nobody can tell which windows have "
+            "begun: the mapping stays as it is. Group by the window, the key and the slot without renaming them before"
+        )
     return found
 
 

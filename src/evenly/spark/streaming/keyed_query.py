@@ -15,6 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Row
 from pyspark.sql.streaming.query import StreamingQuery
 
+from evenly.errors import ImmovableState
 from evenly.grouping.controller import BatchLoad, Decision, DriftController
 from evenly.grouping.mapping import Mapping
 from evenly.kernels.types import F64
@@ -22,7 +23,7 @@ from evenly.spark.streaming import mapping_store
 from evenly.spark.streaming.batches import Batch, BatchLog
 from evenly.spark.streaming.changing import change_by_moving, change_windows, check_change, recover_move
 from evenly.spark.streaming.mapping_store import MappingStore, Version
-from evenly.spark.streaming.movable import REFUSALS, why_immovable
+from evenly.spark.streaming.movable import REFUSALS, why_immovable, why_not_again
 from evenly.spark.streaming.observing import Observation, ProgressListener
 from evenly.spark.streaming.read_rows import ReadRows
 from evenly.spark.streaming.starting import Pipeline
@@ -172,6 +173,13 @@ class KeyedQuery:
     def stop(self) -> None:
         """Stop the query, after a change that is under way. `stream_by_key` with the same checkpoint starts it again."""
         self._stopping = True
+        try:
+            # Without the turn: a sink may call this, while a change that has the turn waits for the sink's batch to end. Spark
+            # interrupts a batch that stops its own query, so that nothing waits here then.
+            self._query.stop()
+        except BaseException:
+            self._close()
+            raise
         with self._turn:
             self._query.stop()
             self._close()
@@ -211,6 +219,8 @@ class KeyedQuery:
             query.runId,
         )
         # What can never be done is not decided in vain.
+        if self._controller is not None:
+            self._immovable = self._immovable or why_not_again(query)
         self._decides = self._immovable is None and grouped.stateful
         if self._immovable is not None and grouped.stateful and not self._kept:
             self._kept.append(self._immovable)
@@ -292,6 +302,11 @@ class KeyedQuery:
             self._changing = running
         try:
             failure = self._changed(decision, {**figures, "expected_pct": decision.expected_pct}, running=running)
+        except BaseException as error:
+            # It was stopped and did not start again: whoever waits for it must not take that for a good end.
+            with self._settled:
+                self._error = error if running and not self._query.isActive else self._error
+            raise
         finally:
             with self._settled:
                 self._changing = False
@@ -310,6 +325,8 @@ class KeyedQuery:
         change: Callable[..., Any] = change_by_moving if store.placement.window is None else change_windows
         before = store.versions[-1].number
         failure: Exception | None = None
+        if running and (why := why_not_again(self._query)) is not None:
+            return ImmovableState(why)
         try:
             check_change(spark, checkpoint, store)
         except REFUSALS as error:

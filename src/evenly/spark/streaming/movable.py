@@ -5,6 +5,7 @@ from __future__ import annotations
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from evenly.errors import EvenlyError, ImmovableState
 from evenly.spark.state.stores import PROVIDER, ROCKSDB
@@ -31,3 +32,18 @@ def why_immovable(spark: SparkSession, checkpoint: str, store: MappingStore) -> 
                 f"spark.conf.set('{PROVIDER}', '{ROCKSDB}'), or group by windows and give window=; or controller=False"
             )
     return None
+
+
+def why_not_again(query: StreamingQuery) -> str | None:
+    """Why a running query could not be started again from its checkpoint, as every change needs; None as far as can be seen."""
+    try:
+        running = query._jsq.streamingQuery()  # noqa: SLF001 - a query's sink has no public door
+        sink, mode = str(running.sink().getClass().getSimpleName()), str(running.outputMode())
+    except (Py4JError, AttributeError):
+        return None
+    if sink != "MemorySink" or mode == "Complete":
+        return None
+    return (
+        f"a query that writes to memory in the output mode {mode.lower()} cannot start again from its checkpoint, so its "
+        "mapping stays as it is: use outputMode('complete'), another sink, or controller=False"
+    )
