@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from evenly.kernels import virtual_finish_instances as kernels
 from evenly.lab.rivals.shuffle.posg import POSG, READINGS, SchedulerState
-from evenly.lab.rivals.shuffle.posg_messages import Matrices, SyncReply, SyncRequest
-from evenly.lab.rivals.shuffle.virtual_finish import Correction, VirtualFinish
+from evenly.lab.rivals.shuffle.posg_messages import SyncRequest
+from evenly.lab.rivals.shuffle.virtual_finish import VirtualFinish
 from evenly.lab.simulation.compiled import COMPILED
 from evenly.lab.simulation.plain import plain
 from evenly.lab.simulation.queueing import Stage, run

@@ -12,8 +12,7 @@ What a grouping is told follows from what it can hear:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import deepcopy
-from typing import Any, Protocol, Self, TypeVar, runtime_checkable
+from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 
@@ -27,11 +26,11 @@ from evenly.lab.rivals.shuffle.random_choice import RandomChoice
 from evenly.lab.rivals.shuffle.round_robin import RoundRobin
 from evenly.lab.rivals.shuffle.shortest_queue import ShortestQueue
 from evenly.lab.simulation.event_loop import EventLoop
+from evenly.lab.simulation.fresh import fresh
 from evenly.lab.simulation.stages import Outcome, Stage
 
 _UNHEARD = (RoundRobin.observe, RandomChoice.observe, ShortestQueue.observe)
 """These learn nothing from it: two do not react, and one is acknowledged. A subclass that has its own is told."""
-Given = TypeVar("Given")
 
 
 @runtime_checkable
@@ -60,17 +59,6 @@ def plain(stage: Stage, grouping: ShuffleGrouping, refresh_ms: float) -> Outcome
     chosen = np.array([loop.chosen[j] for j in order], np.int32)
     messages = loop.delivered + post.told
     return Outcome(grouping.name, chosen, ends_ms - stage.work.arrivals_ms, messages, *post.marks.found())
-
-
-def fresh(given: Given, what: str) -> Given:
-    """A copy of what a caller gave, which a run may change."""
-    try:
-        return deepcopy(given)
-    except Exception as error:
-        raise InvalidParameter(
-            f"{what} {type(given).__name__} cannot be copied ({error}), and a run changes its own copy: "
-            "let it hold plain values, or give it __deepcopy__"
-        ) from error
 
 
 def _schedulers(stage: Stage, grouping: ShuffleGrouping, loop: EventLoop) -> list[ShuffleGrouping]:
