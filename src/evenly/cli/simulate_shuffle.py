@@ -17,7 +17,8 @@ from evenly.cli.output import people, print_json, runs_progress
 from evenly.errors import EmptyStream, InvalidCost, InvalidParameter
 from evenly.files import write_whole
 from evenly.kernels.types import F64
-from evenly.lab.simulation.shuffle import ORACLES, SHUFFLE, ShuffleOutcome, best_of, checked_shuffle, compare_shuffle
+from evenly.lab.simulation.catalogue import SHUFFLE, shuffling
+from evenly.lab.simulation.shuffle import ShuffleOutcome, best_of, compare_shuffle
 from evenly.report.figures import Curve, Curves
 from evenly.report.paper_page import simulation_page
 
@@ -36,7 +37,10 @@ def shuffle(
     cost: Annotated[str, typer.Option(help="The column with the cost of each row.")],
     unit: Annotated[str, typer.Option(help=f"The unit of the costs: {', '.join(UNITS_MS)}.")] = "ms",
     grouping: Annotated[
-        list[str] | None, typer.Option(help=f"Which groupings, with commas between or repeated: {', '.join(SHUFFLE)}.")
+        list[str] | None,
+        typer.Option(
+            help=f"Which groupings, with commas between or repeated: {', '.join(SHUFFLE)}; or your own, as MODULE:CLASS."
+        ),
     ] = None,
     instances: Annotated[str, typer.Option(help="Numbers of instances, with commas between.")] = "4,8,16",
     load: Annotated[str, typer.Option(help="Loads in % of what the instances can do, with commas between.")] = "80,90,95,100",
@@ -50,8 +54,9 @@ def shuffle(
 
     Instances have queues and are all alike; rows arrive in the file's order, at the rate that gives the load.
     """
-    wanted = [name.strip() for text in grouping or DEFAULT_GROUPINGS for name in text.split(",")]
-    names = [checked_shuffle(name) for name in dict.fromkeys(wanted)]
+    names = shared.wanted_groupings(grouping or DEFAULT_GROUPINGS)
+    for name in names:
+        shuffling(name)
     counts, loads = shared._numbers(instances), _loads(load)  # noqa: SLF001 - of the same command
     if unit not in UNITS_MS:
         raise InvalidParameter(f"--unit must be one of {', '.join(UNITS_MS)}, got {unit!r}")
@@ -112,7 +117,7 @@ def _costs(file: Path, name: str) -> F64:
 
 def _line(one: ShuffleOutcome) -> tuple[str, ...]:
     return (
-        f"{one.grouping} *" if one.grouping in ORACLES else one.grouping,
+        f"{one.grouping} *" if one.knows_costs else one.grouping,
         str(one.instances),
         f"{one.load_pct:g}",
         f"{one.completion_ms_mean:,.3g}" if one.completion_ms_mean < 100.0 else f"{one.completion_ms_mean:,.0f}",
@@ -151,7 +156,7 @@ def _print(source: str, outcomes: list[ShuffleOutcome], page: Path | None) -> No
         previous = one.instances, one.load_pct
     people.print(table)
     people.print(_EXPLAINED, soft_wrap=True)
-    if any(one.grouping in ORACLES for one in outcomes):
+    if any(one.knows_costs for one in outcomes):
         people.print("* knows the exact cost of every row beforehand: a bound, not a choice", soft_wrap=True)
     for count in dict.fromkeys(one.instances for one in outcomes):
         best = [
