@@ -57,6 +57,8 @@ class Setting:
     mu: float = 2.0
     learnt: int = LEARNT
     power: float = 1.0
+    example: KeyGrouping | SplittingGrouping = field(init=False, repr=False, compare=False)
+    """One that is made, for its type and parameters."""
 
     def __post_init__(self) -> None:
         checked_instances(self.instances)
@@ -66,8 +68,8 @@ class Setting:
             raise InvalidParameter(
                 f"theta {self.theta:g} and mu {self.mu:g} do not reach {self.name}: give what makes it with them"
             )
-        made = self.made(0)
-        if self.power != 1.0 and isinstance(made, SplittingGrouping):
+        object.__setattr__(self, "example", self.made(0))
+        if self.power != 1.0 and isinstance(self.example, SplittingGrouping):
             raise InvalidParameter(f"{self.name} splits keys, and the load of a split key is known for power 1 only")
 
     @property
@@ -271,13 +273,15 @@ def _measure(drawn: _Drawn, settings: Sequence[Setting], learnt: int) -> F64:
 
 def _loads(setting: Setting, drawn: _Drawn, start: int) -> F64:
     """The load of every instance for the tuples from `start` on."""
-    grouping = setting.made(drawn.seed)
+    own = is_own(setting.grouping)
+    # Those of the catalogue differ by no more than the seed from run to run; of others nothing is known but the object itself.
+    grouping: Any = setting.made(drawn.seed) if own else setting.example
     # By exact type, and only where a compiled run knows all that the object was made with: what else there is decides itself.
-    if type(grouping) in COMPILED and not (is_own(setting.grouping) and setting.power != 1.0):
+    if type(grouping) in COMPILED and (not own or (grouping.seed == drawn.seed and setting.power == 1.0)):
         loads = COMPILED[type(grouping)](grouping, setting, drawn)
         if loads is not None:
             return loads
-    return plain_loads(grouping, setting, drawn, start)
+    return plain_loads(grouping if own else setting.made(drawn.seed), setting, drawn, start)
 
 
 def plain_loads(grouping: KeyGrouping | SplittingGrouping, setting: Setting, drawn: _Drawn, start: int) -> F64:
@@ -301,9 +305,7 @@ def _greedy(_: ExactGreedy, setting: Setting, drawn: _Drawn) -> F64:
     return kernels.greedy_loads(drawn.heaviest_first(setting.power), setting.instances)
 
 
-def _hashed(grouping: Universal, setting: Setting, drawn: _Drawn) -> F64 | None:
-    if grouping.seed != drawn.seed:
-        return None
+def _hashed(_: Universal, setting: Setting, drawn: _Drawn) -> F64:
     return kernels.hashed_loads(drawn.residues, drawn.evaluated**setting.power, setting.instances)
 
 
@@ -321,7 +323,7 @@ def _by_remainder(setting: Setting, drawn: _Drawn, modulus: int) -> F64:
 
 
 def _scheduled(grouping: DKG, setting: Setting, drawn: _Drawn) -> F64 | None:
-    if grouping.seed != drawn.seed or grouping.ids != "integer" or grouping.half_life is not None:
+    if grouping.ids != "integer" or grouping.half_life is not None:
         return None
     heavy, weights = drawn.heavy(setting.learnt, grouping.theta, grouping.epsilon)
     learnt, evaluated = drawn.learnt(setting.learnt), drawn.evaluated**setting.power
@@ -330,7 +332,7 @@ def _scheduled(grouping: DKG, setting: Setting, drawn: _Drawn) -> F64 | None:
 
 
 def _unscheduled(grouping: WOSIM, setting: Setting, drawn: _Drawn) -> F64 | None:
-    if grouping.seed != drawn.seed or grouping.instances != setting.instances:
+    if grouping.instances != setting.instances:
         return None
     heavy, weights = drawn.heavy(setting.learnt, grouping.theta, grouping.epsilon)
     evaluated = drawn.evaluated**setting.power
@@ -345,4 +347,5 @@ COMPILED: dict[type, Callable[[Any, Setting, _Drawn], F64 | None]] = {
     Modulo: _modulo,
     OneInstance: _one_instance,
 }
-"""Loads without a look at each tuple, by the exact type of a grouping; None where its parameters are not covered."""
+"""Loads without a look at each tuple, by the exact type of a grouping, with the hash of the run's seed; None where the
+parameters of the grouping are not covered."""
