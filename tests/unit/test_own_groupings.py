@@ -158,6 +158,11 @@ class TooMany(ByKey):
         return np.zeros(2, np.int32)
 
 
+class Deaf(ByKey):
+    def receive(self, message):
+        raise AssertionError(message)
+
+
 class Locked(ByKey):
     def __init__(self):
         super().__init__()
@@ -171,6 +176,7 @@ class Locked(ByKey):
         (OutOfRange, r"by-key sent one tuple to array\(\[-1\]"),
         (Floats, "an instance from 0 to 3 for each tuple"),
         (TooMany, "an instance from 0 to 3 for each tuple"),
+        (Deaf, "by-key has receive, but nothing would come: give it carried and instance"),
         (Locked, "grouping Locked cannot be copied .*__deepcopy__"),
     ],
 )

@@ -87,10 +87,15 @@ class _Post:
         self._keys, self._sources, self._instances = stage.keys, stage.sources.tolist(), stage.instances
         self._schedulers, self._refresh_ms, self._loop = schedulers, refresh_ms, loop
         one = schedulers[0]
-        observes = isinstance(one, ReactiveGrouping) and type(one).observe not in _UNHEARD
+        observes = isinstance(one, ReactiveGrouping) and getattr(type(one), "observe", None) not in _UNHEARD
         self._acknowledged = isinstance(one, AcknowledgedGrouping)
         self._sees_own = observes and bool(getattr(one, "sees_own_queues", False))
         self._sees_all = observes and not self._sees_own
+        if hasattr(one, "receive") and not isinstance(one, MessagingGrouping):
+            raise InvalidParameter(
+                f"{one.name} has receive, but nothing would come: give it carried and instance(index) too, "
+                "as evenly.costs.base.MessagingGrouping has"
+            )
         self._beside = [one.instance(i) for i in range(stage.instances)] if isinstance(one, MessagingGrouping) else []
         self._queued = np.zeros((len(schedulers), stage.instances))
         self._told_ms = float(stage.work.arrivals_ms[0])
@@ -105,7 +110,7 @@ class _Post:
             scheduler.observe(self._queued[at].copy())
         elif self._sees_all and now_ms >= self._told_ms + self._refresh_ms:
             self._tell_queues(now_ms)
-        chosen = self._checked(scheduler.route(self._keys[j : j + 1], now_ms / 1e3), scheduler.name)
+        chosen = self._checked(scheduler.route(self._keys[j : j + 1].copy(), now_ms / 1e3), scheduler.name)
         self._queued[at, chosen] += 1.0
         self.marks.routed(at, j)
         return chosen, scheduler.carried if self._beside else None
@@ -118,7 +123,7 @@ class _Post:
         if self._acknowledged or self._sees_own:
             said.append((at, _Acknowledgement(instance)))
         if self._beside:
-            for message in self._beside[instance].execute(self._keys[j : j + 1], cost_ms, now_ms, carried, at):
+            for message in self._beside[instance].execute(self._keys[j : j + 1].copy(), cost_ms, now_ms, carried, at):
                 to_all = getattr(message, "to_all", False)
                 said += [(to, message) for to in (range(len(self._schedulers)) if to_all else (at,))]
         return said
@@ -154,7 +159,7 @@ class _Post:
 
 
 class _Marks:
-    """What an outcome tells of POSG and of grouping like it: nothing for others."""
+    """What an outcome tells of POSG and its subclasses; nothing of others."""
 
     def __init__(self, schedulers: Sequence[ShuffleGrouping]) -> None:
         self._posgs = {at: one for at, one in enumerate(schedulers) if isinstance(one, POSG)}
