@@ -58,14 +58,13 @@ def shuffle(
     for name in names:
         shuffling(name)
     counts, loads = shared._numbers(instances), _loads(load)  # noqa: SLF001 - of the same command
-    if unit not in UNITS_MS:
-        raise InvalidParameter(f"--unit must be one of {', '.join(UNITS_MS)}, got {unit!r}")
+    checked_unit(unit)
     if page is not None and (page.is_dir() or not page.parent.is_dir()):
         raise InvalidParameter(f"--page must name a file in a folder that exists, got {page}")
     column = shared._column(file, key)  # noqa: SLF001
     if len(column) == 0:
         raise EmptyStream(f"{file} has no rows: there is nothing to simulate")
-    costs_ms = _costs(file, cost) * UNITS_MS[unit]
+    costs_ms = costs_in_ms(file, cost, unit)
     with runs_progress() as progress:
         bar = progress.add_task("simulating", total=len(names) * len(counts) * len(loads))
         outcomes = compare_shuffle(
@@ -108,11 +107,20 @@ def _loads(text: str) -> list[float]:
         raise InvalidParameter(f"--load must be numbers with commas between, such as 80,95,100, got {text!r}") from error
 
 
-def _costs(file: Path, name: str) -> F64:
+def checked_unit(unit: str) -> float:
+    """How many ms it has."""
+    if unit not in UNITS_MS:
+        raise InvalidParameter(f"--unit must be one of {', '.join(UNITS_MS)}, got {unit!r}")
+    return UNITS_MS[unit]
+
+
+def costs_in_ms(file: Path, name: str, unit: str) -> F64:
+    """A column of costs."""
+    factor = checked_unit(unit)
     column = shared._column(file, name)  # noqa: SLF001
     if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
         raise InvalidCost(f"--cost must name a column of numbers, and {name!r} has type {column.type}")
-    return np.asarray(column.cast(pa.float64()).combine_chunks().to_numpy(zero_copy_only=False), np.float64)
+    return np.asarray(column.cast(pa.float64()).combine_chunks().to_numpy(zero_copy_only=False), np.float64) * factor
 
 
 def _line(one: ShuffleOutcome) -> tuple[str, ...]:

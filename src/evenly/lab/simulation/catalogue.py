@@ -106,12 +106,12 @@ SHUFFLE: dict[str, Callable[[Wanted], ShuffleGrouping]] = {
 
 def keyed(named: Named) -> Callable[[Wanted], KeyGrouping | SplittingGrouping]:
     """How a grouping by key is made, by its name or by what makes one."""
-    return _making(named, KEYED, "grouping", (KeyGrouping, SplittingGrouping))
+    return making(named, KEYED, "grouping", (KeyGrouping, SplittingGrouping))
 
 
 def shuffling(named: Named) -> Callable[[Wanted], ShuffleGrouping]:
     """How a shuffle grouping is made, by its name or by what makes one."""
-    return _making(named, SHUFFLE, "shuffle grouping", (ShuffleGrouping,))
+    return making(named, SHUFFLE, "shuffle grouping", (ShuffleGrouping,))
 
 
 def is_own(named: Named) -> bool:
@@ -124,9 +124,10 @@ def label(named: Named) -> str:
     return named if isinstance(named, str) else str(getattr(named, "__name__", type(named).__name__))
 
 
-def _making(
+def making(
     named: Named, known: dict[str, Callable[[Wanted], Grouping]], what: str, protocols: tuple[type, ...]
 ) -> Callable[[Wanted], Grouping]:
+    """How one is made that is `known` by its name, or that a class or function of the caller's own makes."""
     if isinstance(named, str) and not is_own(named):
         if named not in known:
             raise InvalidParameter(
