@@ -7,6 +7,7 @@ import threading
 import numpy as np
 import pytest
 
+from evenly.emission.policies.catalogue import POLICIES
 from evenly.errors import InvalidParameter
 from evenly.lab.rivals.shuffle.least_loaded_channels import LeastLoadedChannels
 from evenly.lab.rivals.shuffle.least_work import LeastWork
@@ -14,7 +15,10 @@ from evenly.lab.rivals.shuffle.posg import POSG
 from evenly.lab.rivals.shuffle.round_robin import RoundRobin
 from evenly.lab.rivals.shuffle.shortest_queue import ShortestQueue
 from evenly.lab.rivals.shuffle.virtual_finish import VirtualFinish
+from evenly.lab.simulation import emission, keys, queueing
+from evenly.lab.simulation.catalogue import SHUFFLE, Wanted
 from evenly.lab.simulation.queueing import Stage, run
+from evenly.streams import zipf
 from evenly.testing import check_shuffle_grouping
 
 
@@ -183,3 +187,16 @@ class Locked(ByKey):
 def test_what_is_no_grouping_is_refused(stage, kind, said):
     with pytest.raises(InvalidParameter, match=said):
         run(stage, kind())
+
+
+def test_exact_types_take_their_compiled_runs(stage, monkeypatch):
+    """Without the plain simulators ours still run."""
+    monkeypatch.setattr(queueing, "plain", None)
+    monkeypatch.setattr(emission, "SlottedLink", None)
+    monkeypatch.setattr(keys, "plain_loads", None)
+    for make in SHUFFLE.values():
+        assert run(stage, make(Wanted(4))).assigned.size == 40
+    for policy in POLICIES.values():
+        assert emission.run(emission.Arrivals.counted([[1, 1]]), policy()).max_backlog == 1
+    settings = [keys.Setting(name, 4, learnt=10) for name in ("evenly", "dkg", "dkg-wosim", "o-apx", "universal", "modulo")]
+    assert (keys.simulate(zipf(1.0, 50), settings, runs=1, evaluated=10).imbalance_pct >= 0.0).all()
