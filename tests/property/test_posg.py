@@ -8,11 +8,12 @@ import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-import naive
 from evenly.kernels import virtual_finish_instances as kernels
 from evenly.lab.rivals.shuffle.posg import POSG, READINGS, SchedulerState
-from evenly.lab.rivals.shuffle.posg_messages import Matrices, SyncReply, SyncRequest
-from evenly.lab.rivals.shuffle.virtual_finish import Correction, VirtualFinish
+from evenly.lab.rivals.shuffle.posg_messages import SyncRequest
+from evenly.lab.rivals.shuffle.virtual_finish import VirtualFinish
+from evenly.lab.simulation.compiled import COMPILED
+from evenly.lab.simulation.plain import plain
 from evenly.lab.simulation.queueing import Stage, run
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -40,38 +41,35 @@ TIED = {
 """As in the other examples, a tuple is heard of when it reaches its instance, and another message comes just then."""
 
 
+UNIT_MS = 125.0
+"""An eighth of a second: whole numbers of it are exact in seconds, and groupings are told the time in seconds."""
+
+
 def small_stage(seed: int, *, tuples: int = 250) -> Stage:
-    """Whole costs and times, so that sums are exact and ties are many."""
+    """Whole numbers of a unit, so that sums are exact and ties are many."""
     rng = np.random.default_rng(seed)
     k = int(rng.integers(1, 5))
     return Stage.of(
         rng.zipf(1.5, tuples) % 40,
-        rng.integers(0, 7, tuples) * rng.integers(0, 2, tuples),
-        np.cumsum(rng.integers(0, 3, tuples)),
+        rng.integers(0, 7, tuples) * rng.integers(0, 2, tuples) * UNIT_MS,
+        np.cumsum(rng.integers(0, 3, tuples)) * UNIT_MS,
         instances=k,
         multipliers=rng.choice([1.0, 2.0], (2, k)),
         period_starts=[0, tuples // 2],
-        tuple_latency_ms=rng.integers(0, 3, k),
-        control_latency_ms=rng.integers(0, 9, k),
+        tuple_latency_ms=rng.integers(0, 3, k) * UNIT_MS,
+        control_latency_ms=rng.integers(0, 9, k) * UNIT_MS,
     )
 
 
-def plain(stage: Stage) -> naive.EventSimulation:
-    work = stage.work
-
-    def cost(j, instance):
-        return work.costs_ms[j, 0] * work.multipliers[int(j >= work.period_starts[1]), instance]
-
-    latencies = {"tuple_latency": work.tuple_latency_ms.tolist(), "control_latency": work.control_latency_ms.tolist()}
-    return naive.EventSimulation(work.arrivals_ms.tolist(), cost, stage.instances, **latencies)
-
-
-def agree(stage: Stage, simulation: naive.EventSimulation, outcome) -> None:
-    tuples = range(stage.keys.size)
-    assert outcome.assigned.tolist() == [simulation.chosen[j] for j in tuples]
-    ends = np.array([simulation.ends[j] for j in tuples])
-    np.testing.assert_array_equal(outcome.completion_ms, ends - stage.work.arrivals_ms)
-    assert outcome.messages == simulation.delivered
+def agree(stage: Stage, grouping) -> None:
+    """The compiled run of a grouping is the plain one."""
+    fast, slow = run(stage, grouping), plain(stage, grouping, 5_000.0)
+    assert type(grouping) in COMPILED
+    np.testing.assert_array_equal(fast.assigned, slow.assigned)
+    np.testing.assert_array_equal(fast.completion_ms, slow.completion_ms)
+    for told in ("grouping", "messages", "left_round_robin", "first_run"):
+        assert getattr(fast, told) == getattr(slow, told)
+    np.testing.assert_array_equal(fast.matrices, slow.matrices)
 
 
 @settings(max_examples=40)
@@ -80,19 +78,7 @@ def agree(stage: Stage, simulation: naive.EventSimulation, outcome) -> None:
 def test_a_compiled_run_is_what_the_two_machines_do(seed, reading, window, tolerance, patience):
     stage = small_stage(seed)
     options = {"reading": reading, "rows": 2, "columns": 5, "window": window, "tolerance": tolerance, "patience": patience}
-    scheduler = POSG(stage.instances, **options)
-    instances = [scheduler.instance(i) for i in range(stage.instances)]
-
-    def decide(j, now):
-        chosen = int(scheduler.route(stage.keys[j : j + 1], now / 1e3)[0])
-        return chosen, scheduler.requests
-
-    def ended(j, instance, cost, now, requests):
-        return instances[instance].execute(stage.keys[j : j + 1], cost, now, requests)
-
-    simulation = plain(stage)
-    simulation.run(decide, ended, scheduler.receive)
-    agree(stage, simulation, run(stage, POSG(stage.instances, **options)))
+    agree(stage, POSG(stage.instances, **options))
 
 
 @settings(max_examples=40)
@@ -100,20 +86,8 @@ def test_a_compiled_run_is_what_the_two_machines_do(seed, reading, window, toler
 @example(2147384831, TIED, 2)
 def test_a_compiled_run_is_what_the_default_scheduler_and_its_instances_do(seed, switches, window):
     stage = small_stage(seed)
-    latency_ms = None if switches["latency_ms"] is None else np.arange(stage.instances)
-    options = {**switches, "latency_ms": latency_ms, "rows": 2, "columns": 12, "window": window}
-    scheduler = VirtualFinish(stage.instances, **options)
-    instances = [scheduler.instance(i) for i in range(stage.instances)]
-
-    def decide(j, now):
-        return int(scheduler.route_at(stage.keys[j : j + 1], now)[0]), scheduler.tickets[0]
-
-    def ended(j, instance, cost, now, ticket):
-        return instances[instance].execute(stage.keys[j : j + 1], cost, now, ticket)
-
-    simulation = plain(stage)
-    simulation.run(decide, ended, scheduler.receive)
-    agree(stage, simulation, run(stage, VirtualFinish(stage.instances, **options)))
+    latency_ms = None if switches["latency_ms"] is None else np.arange(stage.instances) * UNIT_MS
+    agree(stage, VirtualFinish(stage.instances, **{**switches, "latency_ms": latency_ms}, rows=2, columns=12, window=window))
 
 
 def parts(stage: Stage, seed: int, schedulers: int) -> Stage:
@@ -140,49 +114,15 @@ def parts(stage: Stage, seed: int, schedulers: int) -> Stage:
 def test_several_schedulers_hear_what_concerns_them(seed, reading, window, count):
     """An instance of POSG answers the scheduler that asked, and sends its matrices to all."""
     stage = parts(small_stage(seed), seed, count)
-    options = {"reading": reading, "rows": 2, "columns": 5, "window": window, "tolerance": 0.3, "patience": 40}
-    schedulers = [POSG(stage.instances, **options) for _ in range(count)]
-    instances = [schedulers[0].instance(i) for i in range(stage.instances)]
-
-    def decide(j, now):
-        scheduler = schedulers[stage.sources[j]]
-        chosen = int(scheduler.route(stage.keys[j : j + 1], now / 1e3)[0])
-        return chosen, scheduler.requests
-
-    def ended(j, instance, cost, now, requests):
-        said = instances[instance].execute(stage.keys[j : j + 1], cost, now, requests)
-        to = {SyncReply: [stage.sources[j]], Matrices: range(count)}
-        return [(at, message) for message in said for at in to[type(message)]]
-
-    simulation = plain(stage)
-    simulation.run(decide, ended, lambda addressed: schedulers[addressed[0]].receive(addressed[1]))
-    agree(stage, simulation, run(stage, POSG(stage.instances, **options)))
+    agree(stage, POSG(stage.instances, reading=reading, rows=2, columns=5, window=window, tolerance=0.3, patience=40))
 
 
 @settings(max_examples=25)
 @given(SEEDS, SWITCHES, st.sampled_from([2, 8, 30]), st.integers(2, 3))
 def test_several_default_schedulers_are_corrected_each_for_itself(seed, switches, window, count):
     stage = parts(small_stage(seed), seed, count)
-    latency_ms = None if switches["latency_ms"] is None else np.arange(stage.instances)
-    options = {**switches, "latency_ms": latency_ms, "rows": 2, "columns": 12, "window": window}
-    schedulers = [VirtualFinish(stage.instances, schedulers=count, index=at, **options) for at in range(count)]
-    instances = [schedulers[0].instance(i) for i in range(stage.instances)]
-
-    def decide(j, now):
-        scheduler = schedulers[stage.sources[j]]
-        return int(scheduler.route_at(stage.keys[j : j + 1], now)[0]), scheduler.tickets[0]
-
-    def ended(j, instance, cost, now, ticket):
-        said = instances[instance].execute(stage.keys[j : j + 1], cost, now, ticket, stage.sources[j])
-        return [
-            (at, message)
-            for message in said
-            for at in ([message.scheduler] if isinstance(message, Correction) else range(count))
-        ]
-
-    simulation = plain(stage)
-    simulation.run(decide, ended, lambda addressed: schedulers[addressed[0]].receive(addressed[1]))
-    agree(stage, simulation, run(stage, VirtualFinish(stage.instances, **options)))
+    latency_ms = None if switches["latency_ms"] is None else np.arange(stage.instances) * UNIT_MS
+    agree(stage, VirtualFinish(stage.instances, **{**switches, "latency_ms": latency_ms}, rows=2, columns=12, window=window))
 
 
 @given(SEEDS, SWITCHES, st.integers(1, 3))

@@ -13,7 +13,8 @@ import pytest
 
 from evenly.cli.main import main
 from evenly.errors import EmptyStream, InvalidCost, InvalidParameter
-from evenly.lab.simulation.shuffle import SHUFFLE, best_of, compare_shuffle
+from evenly.lab.simulation.catalogue import SHUFFLE
+from evenly.lab.simulation.shuffle import best_of, compare_shuffle
 from evenly.streams import spread_costs, zipf
 
 ROWS = 8_000

@@ -17,67 +17,79 @@ from evenly.emission.policies.round_robin import RRB
 from evenly.emission.policies.skipping_round_robin import SkippingRoundRobin
 from evenly.emission.policies.weighted_backlog import WeightedLBF
 from evenly.errors import EmptyStream, InvalidCost, InvalidParameter
-from evenly.lab.simulation.emission import Arrivals, run
+from evenly.lab.simulation.emission import COMPILED, Arrivals, run
 from evenly.measures.backlog import jain
 
 POLICIES = [LBF, WeightedLBF, RRB, SkippingRoundRobin, FCFS, LongestWaiting]
 
 
-def plain(counts, sizes, speeds, policy, *, count_arrivals):
-    """Queues as lists of (tuple, arrival slot); what `Outcome` holds, the slow and obvious way."""
-    queues: list[list[tuple[int, int]]] = [[] for _ in counts[0]]
-    delays, after, idle, free_at, number = {}, [], 0, 0, 0
-    largest = largest_size = 0
-
-    def seen():
-        return Backlogs.of(
-            [len(queue) for queue in queues],
-            sizes_bytes=[sum(sizes[j] for j, _ in queue) for queue in queues],
-            heads=[queue[0][1] if queue else 0 for queue in queues],
-            speeds=speeds,
-        )
-
-    for t, slot in enumerate(counts):
-        before = seen()
-        for i, arrived in enumerate(slot):
-            for _ in range(arrived):
-                queues[i].append((number, t))
-                number += 1
-        if t >= free_at:
-            chosen = policy.choose(seen() if count_arrivals else before)
-            if queues[chosen]:
-                j, came = queues[chosen].pop(0)
-                delays[j] = t - came
-                free_at = t + max(1, math.ceil(sizes[j] / speeds[chosen]))
-            else:
-                idle += 1
-        largest = max(largest, *map(len, queues))
-        largest_size = max(largest_size, *(sum(sizes[j] for j, _ in queue) for queue in queues))
-        after.append([len(queue) for queue in queues])
-    for queue in queues:
-        for j, came in queue:
-            delays[j] = len(counts) - came
-    return sorted(delays.values()), largest, largest_size, after, idle
-
-
 @settings(deadline=None, max_examples=80)
 @given(st.data())
-def test_a_run_is_what_the_policy_objects_decide_one_by_one(data):
+def test_a_compiled_run_is_what_the_policy_object_chooses_slot_by_slot(data):
+    """A subclass without changes runs in the plain loop."""
     queues, slots = data.draw(st.integers(1, 5)), data.draw(st.integers(1, 25))
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
     counts = rng.poisson(data.draw(st.sampled_from([0.1, 0.3, 1.0])), (slots, queues))
     unequal = data.draw(st.booleans())
     sizes = rng.integers(1, 5, counts.sum()) if unequal else np.ones(counts.sum(), np.int64)
     speeds = rng.choice([0.5, 1.0, 2.0], queues) if unequal else np.ones(queues)
-    policy, count_arrivals = data.draw(st.sampled_from(POLICIES)), data.draw(st.booleans())
+    policy = data.draw(st.sampled_from(POLICIES))
     arrivals = Arrivals.counted(counts, sizes=sizes, slot_ms=1.0)
-    outcome = run(arrivals, policy(), count_arrivals=count_arrivals, speeds=speeds, sampled=range(1, slots + 1))
-    delays, largest, largest_size, after, idle = plain(
-        counts.tolist(), sizes.tolist(), speeds.tolist(), policy(), count_arrivals=count_arrivals
-    )
-    assert sorted(outcome.delays_ms) == delays
-    assert (outcome.max_backlog, outcome.max_backlog_size, outcome.idle_slots) == (largest, largest_size, idle)
-    assert outcome.backlogs.tolist() == after
+    options = {"count_arrivals": data.draw(st.booleans()), "speeds": speeds, "sampled": range(1, slots + 1)}
+    fast, slow = run(arrivals, policy(), **options), run(arrivals, type(policy.__name__, (policy,), {})(), **options)
+    assert fast.delays_ms.tolist() == slow.delays_ms.tolist()
+    for told in ("emission", "max_backlog", "max_backlog_size", "idle_slots"):
+        assert getattr(fast, told) == getattr(slow, told)
+    assert fast.backlogs.tolist() == slow.backlogs.tolist()
+
+
+def test_every_policy_with_a_compiled_run_is_compared():
+    assert set(POLICIES) == COMPILED.keys()
+
+
+class Last:
+    """A policy that knows nothing of ours: the last queue that has something."""
+
+    name = "last"
+    work_conserving = True
+
+    def choose(self, backlogs):
+        return int(np.flatnonzero(backlogs.tuples).max(initial=0))
+
+
+def test_the_plain_loop_by_hand():
+    """Three queues, one slot of time in each; a tuple of queue 2 takes two slots, one of queue 1 half a slot, so one."""
+    arrivals = Arrivals.counted([[1, 1, 1], [0, 0, 0], [0, 0, 1], [0, 0, 0], [0, 0, 0]], sizes=[1, 1, 2, 2], slot_ms=1.0)
+    seen = run(arrivals, Last(), speeds=[1.0, 2.0, 1.0], sampled=[1, 3, 5])
+    assert seen.emission == "last"
+    assert seen.delays_ms.tolist() == [5.0, 4.0, 0.0, 0.0]  # queue 0 never, queue 1 in slot 4, queue 2 in slots 0 and 2
+    assert (seen.max_backlog, seen.max_backlog_size, seen.idle_slots) == (1, 1, 0)
+    assert seen.backlogs.tolist() == [[1, 1, 0], [1, 1, 0], [1, 0, 0]]
+    unseen = run(arrivals, Last(), speeds=[1.0, 2.0, 1.0], count_arrivals=False)
+    assert unseen.delays_ms[0] == 0.0  # nothing waits before slot 0: queue 0 has the turn, and sends what comes
+
+
+def test_an_own_policy_is_not_changed_by_a_run():
+    class Mine(RRB):
+        pass
+
+    policy, arrivals = Mine(), Arrivals.counted([[2, 1], [0, 0], [0, 0]])
+    assert run(arrivals, policy).delays_ms.tolist() == run(arrivals, policy).delays_ms.tolist()
+    assert policy.choose(Backlogs.of([1, 1])) == 0
+
+
+@pytest.mark.parametrize(
+    ("chosen", "said"), [(3, "last chose 3: choose must give a queue from 0 to 1"), (-1, "chose -1"), (None, "chose None")]
+)
+def test_a_policy_that_chooses_no_queue_is_refused(chosen, said):
+    policy = type("Wrong", (Last,), {"choose": lambda _self, _backlogs: chosen})()
+    with pytest.raises(InvalidParameter, match=said):
+        run(Arrivals.counted([[1, 1]]), policy)
+
+
+def test_what_is_no_policy_is_refused():
+    with pytest.raises(InvalidParameter, match="object is not an emission policy: that has name, work_conserving and choose"):
+        run(Arrivals.counted([[1]]), object())
 
 
 def test_recorded_arrivals_are_the_counted_ones():
@@ -151,11 +163,3 @@ def test_jain_is_one_for_equal_backlogs_and_one_over_n_for_one_queue():
 def test_what_cannot_be_is_refused_with_its_value(make, error, said):
     with pytest.raises(error, match=said):
         make()
-
-
-def test_a_policy_of_ones_own_has_no_compiled_run():
-    class Mine(LBF):
-        name = "mine"
-
-    with pytest.raises(InvalidParameter, match="no compiled run of 'mine'"):
-        run(Arrivals.counted([[1]]), Mine())

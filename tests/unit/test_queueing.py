@@ -7,21 +7,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import naive
 from evenly.errors import EmptyStream, InvalidCost, InvalidParameter
 from evenly.lab.rivals.shuffle.full_knowledge import FullKnowledge
 from evenly.lab.rivals.shuffle.least_loaded_channels import LeastLoadedChannels
 from evenly.lab.rivals.shuffle.least_work import LeastWork
 from evenly.lab.rivals.shuffle.load_aware import LoadAwareShuffle
+from evenly.lab.rivals.shuffle.posg import POSG
 from evenly.lab.rivals.shuffle.random_choice import RandomChoice
 from evenly.lab.rivals.shuffle.round_robin import RoundRobin
 from evenly.lab.rivals.shuffle.shortest_queue import ShortestQueue
 from evenly.lab.rivals.shuffle.two_choices import TwoChoices
+from evenly.lab.rivals.shuffle.virtual_finish import VirtualFinish
+from evenly.lab.simulation.compiled import COMPILED
+from evenly.lab.simulation.event_loop import EventLoop
 from evenly.lab.simulation.queueing import Stage, constant_arrivals, gap_for, poisson_arrivals, run
 from evenly.measures.completion import mean_completion_ms, p99_completion_ms, speedup
 from evenly.streams import spread_costs, uniform, zipf
 
 RUNS = 12
+UNIT_MS = 125.0
+"""An eighth of a second: whole numbers of it are exact in seconds, and groupings are told the time in seconds."""
 
 
 @st.composite
@@ -33,37 +38,21 @@ def stages(draw):
     starts = np.concatenate([[0], np.sort(rng.choice(np.arange(1, 100), periods - 1, replace=False))])
     return Stage.of(
         rng.integers(0, 9, tuples),
-        rng.integers(0, 6, (tuples, k) if draw(st.booleans()) else tuples),
-        np.cumsum(rng.integers(0, 3, tuples)),
+        rng.integers(0, 6, (tuples, k) if draw(st.booleans()) else tuples) * UNIT_MS,
+        np.cumsum(rng.integers(0, 3, tuples)) * UNIT_MS,
         instances=k,
         multipliers=rng.choice([0.5, 1.0, 2.0], (periods, k)),
         period_starts=starts,
-        tuple_latency_ms=rng.integers(0, 3, k),
-        control_latency_ms=rng.integers(0, 5, k),
+        tuple_latency_ms=rng.integers(0, 3, k) * UNIT_MS,
+        control_latency_ms=rng.integers(0, 5, k) * UNIT_MS,
         sources=rng.integers(0, draw(st.integers(1, 3)), tuples),
     )
 
 
-def plain(stage: Stage) -> naive.EventSimulation:
-    work = stage.work
-
-    def cost(j, instance):
-        period = max(p for p, start in enumerate(work.period_starts) if start <= j)
-        return work.costs_ms[j, instance if work.costs_ms.shape[1] > 1 else 0] * work.multipliers[period, instance]
-
-    return naive.EventSimulation(
-        work.arrivals_ms.tolist(),
-        cost,
-        stage.instances,
-        tuple_latency=work.tuple_latency_ms.tolist(),
-        control_latency=work.control_latency_ms.tolist(),
-    )
-
-
-def agree(stage: Stage, simulation: naive.EventSimulation, outcome) -> None:
+def agree(stage: Stage, loop: EventLoop, outcome) -> None:
     tuples = range(stage.keys.size)
-    assert outcome.assigned.tolist() == [simulation.chosen[j] for j in tuples]
-    ends = np.array([simulation.ends[j] for j in tuples])
+    assert outcome.assigned.tolist() == [loop.chosen[j] for j in tuples]
+    ends = np.array([loop.ends_ms[j] for j in tuples])
     np.testing.assert_array_equal(outcome.completion_ms, ends - stage.work.arrivals_ms)
 
 
@@ -73,35 +62,36 @@ def test_fixed_choices_end_when_the_event_simulator_says(stage):
     k = stage.instances
     for grouping in (RoundRobin(k), RandomChoice(k, seed=3)):
         schedulers = [
-            RoundRobin(k) if isinstance(grouping, RoundRobin) else RandomChoice(k, seed=3) for _ in range(stage.schedulers)
+            RoundRobin(k) if isinstance(grouping, RoundRobin) else RandomChoice(k, seed=3 + at)
+            for at in range(stage.schedulers)
         ]
-        simulation = plain(stage)
-        simulation.run(lambda j, _, each=schedulers: (int(each[stage.sources[j]].route([j], 0.0)[0]), None))
-        agree(stage, simulation, run(stage, grouping))
+        loop = EventLoop.of(stage)
+        loop.run(lambda j, _, each=schedulers: (int(each[stage.sources[j]].route([j], 0.0)[0]), None))
+        agree(stage, loop, run(stage, grouping))
 
 
 @settings(deadline=None, max_examples=60)
 @given(stages())
 def test_full_knowledge_and_least_work_are_the_obvious_rules(stage):
-    k, simulation = stage.instances, plain(stage)
+    k, loop = stage.instances, EventLoop.of(stage)
     sent = [0.0] * k
     warm_up = stage.keys.size // 3
 
     def least_sent(j, _):
         chosen = sent.index(min(sent)) if j >= warm_up else j % k
-        sent[chosen] += simulation.cost(j, chosen)
+        sent[chosen] += loop.cost_ms(j, chosen)
         return chosen, None
 
-    simulation.run(least_sent)
-    agree(stage, simulation, run(stage, FullKnowledge(k, cost_ms=np.asarray, warm_up=warm_up)))
+    loop.run(least_sent)
+    agree(stage, loop, run(stage, FullKnowledge(k, cost_ms=np.asarray, warm_up=warm_up)))
 
-    other = plain(stage)
+    other = EventLoop.of(stage)
     done = [0.0] * k
 
     def least_left(j, now):
         left = [max(end - now, 0.0) for end in done]
         chosen = left.index(min(left)) if j >= warm_up else j % k
-        done[chosen] = max(done[chosen], now + other.tuple_latency[chosen]) + other.cost(j, chosen)
+        done[chosen] = max(done[chosen], now + other.tuple_latency_ms[chosen]) + other.cost_ms(j, chosen)
         return chosen, None
 
     other.run(least_left)
@@ -113,19 +103,17 @@ def test_full_knowledge_and_least_work_are_the_obvious_rules(stage):
 def test_queues_are_counted_by_acknowledgements_that_take_their_time(stage):
     """Each scheduler hears of its own tuples only."""
     k, count = stage.instances, stage.schedulers
-    for made in (ShortestQueue, lambda k: TwoChoices(k, seed=5)):
-        schedulers = [made(k) for _ in range(count)]
-        if count > 1 and isinstance(schedulers[0], TwoChoices):
-            continue  # a run draws for all schedulers together
-        simulation = plain(stage)
-        simulation.run(
+    for made in (lambda _: ShortestQueue(k), lambda at: TwoChoices(k, seed=5 + at)):
+        schedulers = [made(at) for at in range(count)]
+        loop = EventLoop.of(stage)
+        loop.run(
             lambda j, now, each=schedulers: (int(each[stage.sources[j]].route([j], now / 1e3)[0]), None),
             lambda j, instance, *_: [(stage.sources[j], instance)],
             lambda to, each=schedulers: each[to[0]].acknowledge(to[1]),
         )
-        outcome = run(stage, made(k))
-        agree(stage, simulation, outcome)
-        assert outcome.messages == simulation.delivered
+        outcome = run(stage, made(0))
+        agree(stage, loop, outcome)
+        assert outcome.messages == loop.delivered
 
 
 @settings(deadline=None, max_examples=60)
@@ -134,7 +122,7 @@ def test_least_loaded_channels_see_their_own_queues_at_every_tuple(stage, look):
     k = stage.instances
     schedulers = [LeastLoadedChannels(k, look=look) for _ in range(stage.schedulers)]
     queued = np.zeros((stage.schedulers, k))
-    simulation = plain(stage)
+    loop = EventLoop.of(stage)
 
     def decide(j, now):
         at = stage.sources[j]
@@ -146,19 +134,19 @@ def test_least_loaded_channels_see_their_own_queues_at_every_tuple(stage, look):
     def heard(addressed):
         queued[addressed] -= 1
 
-    simulation.run(decide, lambda j, instance, *_: [(stage.sources[j], instance)], heard)
+    loop.run(decide, lambda j, instance, *_: [(stage.sources[j], instance)], heard)
     outcome = run(stage, LeastLoadedChannels(k, look=look))
-    agree(stage, simulation, outcome)
-    assert outcome.messages == simulation.delivered
+    agree(stage, loop, outcome)
+    assert outcome.messages == loop.delivered
 
 
 @settings(deadline=None, max_examples=60)
-@given(stages(), st.sampled_from([1.0, 5.0]))
+@given(stages(), st.sampled_from([UNIT_MS, 5 * UNIT_MS]))
 def test_the_load_aware_shuffle_is_told_the_queues_from_time_to_time(stage, refresh_ms):
     k = stage.instances
     schedulers = [LoadAwareShuffle(k, queue_capacity=4, seed=7 + at) for at in range(stage.schedulers)]
     queued = np.zeros(k)
-    simulation = plain(stage)
+    loop = EventLoop.of(stage)
     told = [stage.work.arrivals_ms[0]]
 
     def decide(j, now):
@@ -174,10 +162,44 @@ def test_the_load_aware_shuffle_is_told_the_queues_from_time_to_time(stage, refr
         queued[instance] -= 1
         return []
 
-    simulation.run(decide, ended)
+    loop.run(decide, ended)
     outcome = run(stage, LoadAwareShuffle(k, queue_capacity=4, seed=7), refresh_ms=refresh_ms)
-    agree(stage, simulation, outcome)
+    agree(stage, loop, outcome)
     assert outcome.messages == (len(told) - 1) * k * stage.schedulers
+
+
+REGISTERED = {
+    RoundRobin: RoundRobin,
+    RandomChoice: lambda k: RandomChoice(k, seed=3),
+    FullKnowledge: lambda k: FullKnowledge(k, cost_ms=np.asarray, warm_up=5),
+    LeastWork: lambda k: LeastWork(k, cost_ms=np.asarray, warm_up=5),
+    ShortestQueue: ShortestQueue,
+    TwoChoices: lambda k: TwoChoices(k, seed=5),
+    LeastLoadedChannels: lambda k: LeastLoadedChannels(k, look=2),
+    LoadAwareShuffle: lambda k: LoadAwareShuffle(k, queue_capacity=4, seed=7),
+    POSG: lambda k: POSG(k, rows=2, columns=5, window=4, patience=20),
+    VirtualFinish: lambda k: VirtualFinish(k, rows=2, columns=12, window=8, first_report=2),
+}
+
+
+def test_every_registered_type_is_compared():
+    assert REGISTERED.keys() == COMPILED.keys()
+
+
+@pytest.mark.parametrize("kind", REGISTERED)
+@settings(deadline=None, max_examples=30)
+@given(stages())
+def test_a_compiled_run_is_the_plain_one(kind, stage):
+    """A subclass without changes runs in the plain simulator, and gives the same."""
+    grouping = REGISTERED[kind](stage.instances)
+    assert type(grouping) is kind
+    fast = run(stage, grouping, refresh_ms=2 * UNIT_MS)
+    grouping.__class__ = type(kind.__name__, (kind,), {})
+    slow = run(stage, grouping, refresh_ms=2 * UNIT_MS)
+    np.testing.assert_array_equal(fast.assigned, slow.assigned)
+    np.testing.assert_array_equal(fast.completion_ms, slow.completion_ms)
+    assert (fast.messages, fast.left_round_robin, fast.first_run) == (slow.messages, slow.left_round_robin, slow.first_run)
+    np.testing.assert_array_equal(fast.matrices, slow.matrices)
 
 
 def paper_stage(stream, seed, *, k=5, provisioned_pct=100.0):
@@ -261,8 +283,6 @@ def test_a_run_refuses_what_it_cannot_do():
         run(stage, RoundRobin(3))
     with pytest.raises(InvalidParameter, match="refresh_ms must be above 0"):
         run(stage, LoadAwareShuffle(2), refresh_ms=0.0)
-    with pytest.raises(InvalidParameter, match="no compiled run of 'mine'"):
-        run(stage, type("Mine", (RoundRobin.__base__,), {"name": "mine", "instances": 2})())
     for arrivals in (lambda: constant_arrivals(0, 1.0), lambda: poisson_arrivals(1, -1.0, seed=0), lambda: gap_for([1.0], 0)):
         with pytest.raises(InvalidParameter):
             arrivals()

@@ -149,7 +149,7 @@ def test_memory_is_that_of_the_learner_and_of_its_mapping():
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"grouping": "dgk"}, "there is no simulated grouping 'dgk'"),
+        ({"grouping": "dgk"}, "there is no grouping 'dgk': choose from evenly, dkg"),
         ({"instances": 0}, "instances must be a whole number from 1 to 10000, got 0"),
         ({"learnt": 0}, "learnt must be at least 1 tuple, got 0"),
         ({"theta": 0.0}, "theta must be above 0 and at most 1, got 0.0"),

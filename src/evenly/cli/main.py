@@ -8,7 +8,18 @@ from typing import Annotated
 import typer
 
 import evenly
-from evenly.cli import demo, diagnose, paper, paper_planning, paper_shuffle, plan, profile, simulate, simulate_shuffle
+from evenly.cli import (
+    demo,
+    diagnose,
+    paper,
+    paper_planning,
+    paper_shuffle,
+    plan,
+    profile,
+    simulate,
+    simulate_batches,
+    simulate_shuffle,
+)
 from evenly.cli.output import people
 from evenly.errors import EvenlyError
 
@@ -30,6 +41,7 @@ app.command("profile")(profile.profile)
 paper.app.command("model-driven")(paper_planning.model_driven)
 app.add_typer(paper.app)
 simulate.app.command("shuffle")(simulate_shuffle.shuffle)
+simulate.app.command("batches")(simulate_batches.batches)
 app.add_typer(simulate.app)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -18,7 +20,7 @@ from evenly.cli.output import people, print_json, runs_progress
 from evenly.errors import DamagedData, EmptyStream, InvalidCost, InvalidParameter, UnknownColumn
 from evenly.files import write_whole
 from evenly.kernels.types import F64
-from evenly.lab.simulation.catalogue import SPLITTING, WHOLE, checked_grouping
+from evenly.lab.simulation.catalogue import KEYED, keyed
 from evenly.lab.simulation.recorded import BEFORE, ITSELF, Outcome, compare
 from evenly.report.figures import Curve, Curves
 from evenly.report.paper_page import simulation_page
@@ -45,7 +47,9 @@ def keys(
     key: Annotated[str, typer.Option(help="The column of keys: integers or text.")],
     grouping: Annotated[
         list[str] | None,
-        typer.Option(help=f"Which groupings, with commas between or repeated: {', '.join([*WHOLE, *SPLITTING])}."),
+        typer.Option(
+            help=f"Which groupings, with commas between or repeated: {', '.join(KEYED)}; or your own, as MODULE:CLASS."
+        ),
     ] = None,
     instances: Annotated[str, typer.Option(help="Numbers of instances, with commas between.")] = "4,8,16",
     fit_share: Annotated[float, typer.Option(help="The first part of the rows, to fit on: above 0, below 1.")] = 0.2,
@@ -61,8 +65,9 @@ def keys(
     Each is fitted twice, on the first part of the rows and on the rest, and evaluated on the rest both times: the
     second says what the grouping can do, the first what it would have done.
     """
-    wanted = [name.strip() for text in grouping or DEFAULT_GROUPINGS for name in text.split(",")]
-    names = [checked_grouping(name) for name in dict.fromkeys(wanted)]
+    names = wanted_groupings(grouping or DEFAULT_GROUPINGS)
+    for name in names:
+        keyed(name)
     counts = _numbers(instances)
     if page is not None and (page.is_dir() or not page.parent.is_dir()):
         raise InvalidParameter(f"--page must name a file in a folder that exists, got {page}")
@@ -97,6 +102,14 @@ def keys(
         print_json("simulate keys", parameters, [outcome.row() for outcome in outcomes])
     else:
         _print(source, outcomes, page)
+
+
+def wanted_groupings(given: Sequence[str]) -> list[str]:
+    """Each grouping that was asked for, once. Those of the user are looked for where the command is run, too."""
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.append(here)
+    return list(dict.fromkeys(name.strip() for text in given for name in text.split(",")))
 
 
 def _numbers(text: str) -> list[int]:

@@ -17,7 +17,8 @@ from evenly.cli.output import people, print_json, runs_progress
 from evenly.errors import EmptyStream, InvalidCost, InvalidParameter
 from evenly.files import write_whole
 from evenly.kernels.types import F64
-from evenly.lab.simulation.shuffle import ORACLES, SHUFFLE, ShuffleOutcome, best_of, checked_shuffle, compare_shuffle
+from evenly.lab.simulation.catalogue import SHUFFLE, shuffling
+from evenly.lab.simulation.shuffle import ShuffleOutcome, best_of, compare_shuffle
 from evenly.report.figures import Curve, Curves
 from evenly.report.paper_page import simulation_page
 
@@ -36,7 +37,10 @@ def shuffle(
     cost: Annotated[str, typer.Option(help="The column with the cost of each row.")],
     unit: Annotated[str, typer.Option(help=f"The unit of the costs: {', '.join(UNITS_MS)}.")] = "ms",
     grouping: Annotated[
-        list[str] | None, typer.Option(help=f"Which groupings, with commas between or repeated: {', '.join(SHUFFLE)}.")
+        list[str] | None,
+        typer.Option(
+            help=f"Which groupings, with commas between or repeated: {', '.join(SHUFFLE)}; or your own, as MODULE:CLASS."
+        ),
     ] = None,
     instances: Annotated[str, typer.Option(help="Numbers of instances, with commas between.")] = "4,8,16",
     load: Annotated[str, typer.Option(help="Loads in % of what the instances can do, with commas between.")] = "80,90,95,100",
@@ -50,17 +54,17 @@ def shuffle(
 
     Instances have queues and are all alike; rows arrive in the file's order, at the rate that gives the load.
     """
-    wanted = [name.strip() for text in grouping or DEFAULT_GROUPINGS for name in text.split(",")]
-    names = [checked_shuffle(name) for name in dict.fromkeys(wanted)]
+    names = shared.wanted_groupings(grouping or DEFAULT_GROUPINGS)
+    for name in names:
+        shuffling(name)
     counts, loads = shared._numbers(instances), _loads(load)  # noqa: SLF001 - of the same command
-    if unit not in UNITS_MS:
-        raise InvalidParameter(f"--unit must be one of {', '.join(UNITS_MS)}, got {unit!r}")
+    checked_unit(unit)
     if page is not None and (page.is_dir() or not page.parent.is_dir()):
         raise InvalidParameter(f"--page must name a file in a folder that exists, got {page}")
     column = shared._column(file, key)  # noqa: SLF001
     if len(column) == 0:
         raise EmptyStream(f"{file} has no rows: there is nothing to simulate")
-    costs_ms = _costs(file, cost) * UNITS_MS[unit]
+    costs_ms = costs_in_ms(file, cost, unit)
     with runs_progress() as progress:
         bar = progress.add_task("simulating", total=len(names) * len(counts) * len(loads))
         outcomes = compare_shuffle(
@@ -103,16 +107,25 @@ def _loads(text: str) -> list[float]:
         raise InvalidParameter(f"--load must be numbers with commas between, such as 80,95,100, got {text!r}") from error
 
 
-def _costs(file: Path, name: str) -> F64:
+def checked_unit(unit: str) -> float:
+    """How many ms it has."""
+    if unit not in UNITS_MS:
+        raise InvalidParameter(f"--unit must be one of {', '.join(UNITS_MS)}, got {unit!r}")
+    return UNITS_MS[unit]
+
+
+def costs_in_ms(file: Path, name: str, unit: str) -> F64:
+    """A column of costs."""
+    factor = checked_unit(unit)
     column = shared._column(file, name)  # noqa: SLF001
     if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
         raise InvalidCost(f"--cost must name a column of numbers, and {name!r} has type {column.type}")
-    return np.asarray(column.cast(pa.float64()).combine_chunks().to_numpy(zero_copy_only=False), np.float64)
+    return np.asarray(column.cast(pa.float64()).combine_chunks().to_numpy(zero_copy_only=False), np.float64) * factor
 
 
 def _line(one: ShuffleOutcome) -> tuple[str, ...]:
     return (
-        f"{one.grouping} *" if one.grouping in ORACLES else one.grouping,
+        f"{one.grouping} *" if one.knows_costs else one.grouping,
         str(one.instances),
         f"{one.load_pct:g}",
         f"{one.completion_ms_mean:,.3g}" if one.completion_ms_mean < 100.0 else f"{one.completion_ms_mean:,.0f}",
@@ -151,7 +164,7 @@ def _print(source: str, outcomes: list[ShuffleOutcome], page: Path | None) -> No
         previous = one.instances, one.load_pct
     people.print(table)
     people.print(_EXPLAINED, soft_wrap=True)
-    if any(one.grouping in ORACLES for one in outcomes):
+    if any(one.knows_costs for one in outcomes):
         people.print("* knows the exact cost of every row beforehand: a bound, not a choice", soft_wrap=True)
     for count in dict.fromkeys(one.instances for one in outcomes):
         best = [

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from collections.abc import Sequence
+from typing import Any, Protocol, runtime_checkable
 
 from numpy.typing import ArrayLike
 
@@ -34,3 +35,36 @@ class ReactiveGrouping(ShuffleGrouping, Protocol):
 
     def observe(self, queued: ArrayLike, queued_bytes: ArrayLike | None = None) -> None:
         """Take in how many tuples wait at each instance, and perhaps how many bytes."""
+
+
+@runtime_checkable
+class AcknowledgedGrouping(ShuffleGrouping, Protocol):
+    """A shuffle grouping that hears of the end of each tuple that it sent."""
+
+    def acknowledge(self, instance: int, tuples: int = 1) -> None:
+        """Take in that an instance has ended some tuples."""
+
+
+class TellingInstance(Protocol):
+    """What runs beside an instance and tells schedulers of what it executes."""
+
+    def execute(self, keys: Keys, costs_ms: ArrayLike, ended_ms: ArrayLike, carried: Any, sources: ArrayLike) -> Sequence[Any]:
+        """Take in tuples that have been executed; what it gives must be delivered.
+
+        A message goes to the scheduler of the tuple, or to all of them if it has a true attribute `to_all`.
+        """
+
+
+@runtime_checkable
+class MessagingGrouping(ShuffleGrouping, Protocol):
+    """A shuffle grouping with something of its own beside each instance; messages are plain values that the caller delivers."""
+
+    @property
+    def carried(self) -> Any:
+        """What must travel with the tuples of the last `route`, to be given to `execute` with them."""
+
+    def instance(self, index: int) -> TellingInstance:
+        """What must run beside an instance."""
+
+    def receive(self, message: Any) -> None:
+        """Take in what an instance says."""

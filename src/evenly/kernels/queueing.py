@@ -5,7 +5,7 @@ is known when it is sent, and what its instance then tells the scheduler need be
 arrives. An event loop is thus one pass over the arrivals; before each, the messages that are due by then are taken in
 the order of (time, instance). Of what happens at one time, ends come first, then messages, then tuples that reach their
 instance with all that follows at once, then arrivals.
-`tests/naive.py` has the event loop in full, and `tests/unit/test_queueing.py` holds one against the other.
+`evenly.lab.simulation.event_loop` is the event loop in full, and `tests/unit/test_queueing.py` holds one against the other.
 """
 
 from __future__ import annotations
@@ -171,9 +171,9 @@ def least_work(work: Workload, in_turn: int) -> tuple[I32, F64]:
         period = period_of(work, period, j)
         best, least = 0, np.inf
         for i in range(k):
-            left = max(free_ms[i] - work.arrivals_ms[j], 0.0)
-            if left < least:
-                best, least = i, left
+            done = max(free_ms[i], work.arrivals_ms[j])
+            if done < least:
+                best, least = i, done
         if j < in_turn:
             best = j % k
         chosen[j] = best
@@ -278,10 +278,11 @@ def to_fewest_waiting(candidates: I32, waiting: F64) -> I32:
 
 
 @compiled
-def to_least_work(costs_ms: F64, now_ms: float, done_ms: F64, sent: int, in_turn: int) -> I32:
+def to_least_work(costs_ms: F64, now_ms: float, latency_ms: F64, done_ms: F64, sent: int, in_turn: int) -> I32:
     """Each tuple to the instance that has done its work first, the lowest of equals and of those that are idle.
 
-    `costs_ms` is tuples x 1 or tuples x instances. With `now_ms` of minus infinity idle time does not count: then
+    `costs_ms` is tuples x 1 or tuples x instances; a tuple reaches an instance `latency_ms` from now. With `now_ms` of
+    minus infinity idle time does not count: then
     `done_ms` is the work sent. Of all tuples (`sent` came before these) the first `in_turn` go round-robin.
     """
     chosen = np.empty(costs_ms.shape[0], np.int32)
@@ -292,6 +293,6 @@ def to_least_work(costs_ms: F64, now_ms: float, done_ms: F64, sent: int, in_turn
                 best = i
         if sent + j < in_turn:
             best = (sent + j) % done_ms.size
-        done_ms[best] = max(done_ms[best], now_ms) + costs_ms[j, min(best, costs_ms.shape[1] - 1)]
+        done_ms[best] = max(done_ms[best], now_ms + latency_ms[best]) + costs_ms[j, min(best, costs_ms.shape[1] - 1)]
         chosen[j] = best
     return chosen

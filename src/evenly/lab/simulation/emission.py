@@ -1,7 +1,7 @@
 """Runs of emission policies on a slotted link: largest backlog, fairness and delay of the tuples that queues send over it.
 
-`Arrivals` is what comes to which queue in which slot, drawn or recorded; `run` puts it through a policy, compiled. A policy
-is given new, and only its kind is read: the run keeps its own state.
+`Arrivals` is what comes to which queue in which slot, drawn or recorded; `run` puts it through a policy, ours or yours. The
+policy is given new, and is not changed by the run.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from evenly.emission.policies.weighted_backlog import WeightedLBF
 from evenly.errors import EmptyStream, InvalidCost, InvalidParameter
 from evenly.kernels import emission as kernels
 from evenly.kernels.types import F64, I64
+from evenly.lab.simulation.fresh import fresh
+from evenly.lab.simulation.slotted_link import SlottedLink
 from evenly.measures.backlog import jain
 from evenly.sketches.hashing import WRITABLE
 
@@ -30,7 +32,7 @@ SLOT_MS = 0.1
 SLOTS = 10_000
 MOST_QUEUES = 10_000
 
-_RULES: dict[type, int] = {
+COMPILED: dict[type, int] = {
     LBF: kernels.LBF,
     WeightedLBF: kernels.WEIGHTED_LBF,
     RRB: kernels.RRB,
@@ -38,6 +40,7 @@ _RULES: dict[type, int] = {
     FCFS: kernels.FCFS,
     LongestWaiting: kernels.LONGEST_WAITING,
 }
+"""The rules of compiled runs, by the exact type of a policy: a subclass may choose otherwise, so it runs in the plain loop."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,18 +164,27 @@ def run(
     algorithm 1 of the Hone paper reads. `speeds`: one for each queue, above 0; a tuple takes its size over the speed of
     its queue, in whole slots. `sampled`: the slots, 1 to the last, ascending, after which the backlogs are recorded.
 
-    The same arrivals give the same outcome. `tests/unit/test_emission_runs.py` holds it against a plain loop.
+    Any object that fulfils `evenly.emission.policies.base.Emission` runs, slot by slot, in a plain loop; the exact types of
+    `evenly.emission` have compiled runs with the same outcome (`tests/unit/test_emission_runs.py`). A policy is asked in every
+    slot in which the link is free, and sees tuples, sizes, the slots in which the heads came, and speeds. The same arrivals
+    give the same outcome.
     """
-    if type(policy) not in _RULES:
-        raise InvalidParameter(f"there is no compiled run of {policy.name!r}: use one of evenly.emission")
+    if not isinstance(policy, Emission):
+        raise InvalidParameter(
+            f"{type(policy).__name__} is not an emission policy: that has name, work_conserving and choose(backlogs)"
+        )
     fast = np.ones(arrivals.queues) if speeds is None else checked_queues(speeds, arrivals.queues, "speeds")
     if not fast.all():
         raise InvalidParameter(f"speeds must be above 0, got {fast.tolist()}")
     places = np.array(sampled, np.int64)
     if places.size and (places[0] < 1 or places[-1] > arrivals.slots or (np.diff(places) <= 0).any()):
         raise InvalidParameter(f"sampled must ascend from 1 to {arrivals.slots}, got {places.tolist()}")
-    rule = kernels.Rule(_RULES[type(policy)], count_arrivals, fast)
-    delays, largest, backlogs, idle = kernels.run(arrivals.traffic, arrivals.slots, rule, places)
+    if type(policy) in COMPILED:
+        rule = kernels.Rule(COMPILED[type(policy)], count_arrivals, fast)
+        delays, largest, backlogs, idle = kernels.run(arrivals.traffic, arrivals.slots, rule, places)
+    else:
+        link = SlottedLink(arrivals.traffic, arrivals.slots, fast)
+        delays, largest, backlogs, idle = link.run(fresh(policy, "policy"), places, count_arrivals=count_arrivals)
     delays_ms: F64 = delays * np.float64(arrivals.slot_ms)
     return Outcome(policy.name, int(largest[0]), int(largest[1]), delays_ms, backlogs, int(idle))
 

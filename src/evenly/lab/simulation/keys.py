@@ -2,8 +2,8 @@
 
 One drawn stream serves all settings of an experiment, so settings are compared on the same tuples. Except for
 Space Saving and the splitting groupings, which see the order, a run needs no more than what each key weighs in
-the part to learn from and in the part to evaluate; `evenly.kernels.dkg_runs` makes the loads from that.
-`tests/unit/test_simulation.py` holds every grouping against its class, tuple by tuple.
+the part to learn from and in the part to evaluate; `evenly.kernels.dkg_runs` makes the loads from that, for the exact types
+that are registered. Any other object is asked itself, tuple by tuple; `tests/unit/test_simulation.py` compares the two.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -27,10 +28,8 @@ from evenly.lab.rivals.keys.modulo import Modulo
 from evenly.lab.rivals.keys.one_instance import OneInstance
 from evenly.lab.rivals.keys.universal import Universal
 from evenly.lab.rivals.keys.wosim import WOSIM
-from evenly.lab.rivals.splitting.d_choices import DChoices
-from evenly.lab.rivals.splitting.dkg_pkg import DKGPKG
-from evenly.lab.rivals.splitting.partial_key import PKG
-from evenly.lab.rivals.splitting.w_choices import WChoices
+from evenly.lab.simulation.catalogue import Named, Wanted, is_own, keyed, label
+from evenly.lab.simulation.senders import checked_loads, learns_first
 from evenly.measures.load import imbalance_pct, instance_loads, sigma
 from evenly.sketches.hashing import Keys, UniversalHash, derive, key_ids
 from evenly.sketches.space_saving import SpaceSaving
@@ -40,49 +39,47 @@ LEARNT = 80_000
 EVALUATED = 20_000
 """The DKG paper's cut of its streams of 100,000 tuples."""
 
-_SPLITTING: dict[str, Callable[[Setting, int], SplittingGrouping]] = {
-    PKG.name: lambda setting, seed: PKG(setting.instances, seed=seed),
-    "pkg-distinct": lambda setting, seed: PKG(setting.instances, distinct=True, seed=seed),
-    DChoices.name: lambda setting, seed: DChoices(setting.instances, seed=seed),
-    WChoices.name: lambda setting, seed: WChoices(setting.instances, seed=seed),
-    DKGPKG.name: lambda setting, seed: DKGPKG(setting.instances, theta=setting.theta, mu=setting.mu, seed=seed),
-}
-_WHOLE: dict[str, Callable[[Setting, int], KeyGrouping]] = {
-    DKG.name: lambda setting, seed: DKG(setting.instances, theta=setting.theta, mu=setting.mu, seed=seed),
-    WOSIM.name: lambda setting, seed: WOSIM(setting.instances, theta=setting.theta, seed=seed),
-    ExactGreedy.name: lambda _, seed: ExactGreedy(seed=seed),
-    Universal.name: lambda _, seed: Universal(seed=seed),
-    Modulo.name: lambda _, seed: Modulo(seed=seed),
-    OneInstance.name: lambda _, seed: OneInstance(seed=seed),
-}
-
 
 @dataclass(frozen=True)
 class Setting:
     """One grouping with its parameters.
 
-    `theta` and `mu` are those of DKG (epsilon is theta / 2); `learnt` is how many tuples it learns from, at the
-    beginning of the stream; `power` makes the load of a key its frequency to that power (2: quadratic cost).
+    `grouping` is a name of the catalogue, or a class or function of your own that makes one
+    (`evenly.lab.simulation.catalogue`). `theta` and `mu` are those of DKG (epsilon is theta / 2), and not for your own;
+    `learnt` is how many tuples it learns from, at the beginning of the stream; `power` makes the load of a key its
+    frequency to that power (2: quadratic cost). DKG, WOSIM and exact greedy then schedule such loads; your own decides as
+    it is made.
     """
 
-    grouping: str
+    grouping: Named
     instances: int
     theta: float = 0.1
     mu: float = 2.0
     learnt: int = LEARNT
     power: float = 1.0
+    example: KeyGrouping | SplittingGrouping = field(init=False, repr=False, compare=False)
+    """One that is made, for its type and parameters."""
 
     def __post_init__(self) -> None:
         checked_instances(self.instances)
-        if self.grouping not in _WHOLE and self.grouping not in _SPLITTING:
-            known = ", ".join([*_WHOLE, *_SPLITTING])
-            raise InvalidParameter(f"there is no simulated grouping {self.grouping!r}: choose from {known}")
         if self.learnt < 1:
             raise InvalidParameter(f"learnt must be at least 1 tuple, got {self.learnt}")
-        if self.power != 1.0 and self.grouping in _SPLITTING:
-            raise InvalidParameter(f"{self.grouping} splits keys, and the load of a split key is known for power 1 only")
-        if self.grouping in (DKG.name, DKGPKG.name):
-            DKG(self.instances, theta=self.theta, mu=self.mu)
+        if is_own(self.grouping) and (self.theta, self.mu) != (Setting.theta, Setting.mu):
+            raise InvalidParameter(
+                f"theta {self.theta:g} and mu {self.mu:g} do not reach {self.name}: give what makes it with them"
+            )
+        object.__setattr__(self, "example", self.made(0))
+        if self.power != 1.0 and isinstance(self.example, SplittingGrouping):
+            raise InvalidParameter(f"{self.name} splits keys, and the load of a split key is known for power 1 only")
+
+    @property
+    def name(self) -> str:
+        """How results call the grouping."""
+        return label(self.grouping)
+
+    def made(self, seed: int) -> KeyGrouping | SplittingGrouping:
+        """A new grouping."""
+        return keyed(self.grouping)(Wanted(self.instances, seed, self.theta, self.mu))
 
 
 @dataclass(frozen=True)
@@ -187,12 +184,11 @@ def run_seed(seed: int, run: int) -> int:
 
 def memory_bytes(setting: Setting, stream: KeyStream, *, seed: int = 0) -> tuple[int, int]:
     """What the learner holds after it has learnt, and what its mapping needs (0 where each sender decides alone)."""
-    keys = stream.draw(setting.learnt, seed=seed)
-    if setting.grouping in _SPLITTING:
-        sender = _sender(setting, keys.view(np.uint64), seed)
-        sender.route(keys)
-        return sender.memory_bytes, 0
-    fitted = _WHOLE[setting.grouping](setting, seed).fit(keys)
+    keys, grouping = stream.draw(setting.learnt, seed=seed), setting.made(seed)
+    if isinstance(grouping, SplittingGrouping):
+        _ready(grouping, keys.view(np.uint64)).route(keys)
+        return grouping.memory_bytes, 0
+    fitted = grouping.fit(keys)
     return fitted.memory_bytes, fitted.mapping(setting.instances).memory_bytes
 
 
@@ -209,7 +205,7 @@ class _Drawn:
     _seen: I64
     _universe: int
     _learnt: dict[int, F64] = field(default_factory=dict)
-    _heavy: dict[tuple[int, float], tuple[I64, F64]] = field(default_factory=dict)
+    _heavy: dict[tuple[int, float, float], tuple[I64, F64]] = field(default_factory=dict)
     _sorted: dict[float, F64] = field(default_factory=dict)
 
     def learnt(self, tuples: int) -> F64:
@@ -226,22 +222,22 @@ class _Drawn:
             self._sorted[power] = np.sort(loads)[::-1].copy()
         return self._sorted[power]
 
-    def heavy(self, tuples: int, theta: float) -> tuple[I64, F64]:
+    def heavy(self, tuples: int, theta: float, epsilon: float) -> tuple[I64, F64]:
         """The heavy keys of the first `tuples` tuples, as places in `keys` in the order of ids, and their sure weights.
 
         A sure weight never exceeds the true one. So where no key truly reaches theta, Space Saving need not run.
         """
-        if (tuples, theta) not in self._heavy:
+        if (tuples, theta, epsilon) not in self._heavy:
             found = np.zeros(0, np.int64), np.zeros(0)
             if self.learnt(tuples).max() >= theta * tuples:
-                summary = SpaceSaving(math.ceil(1.0 / (theta / 2.0)))
+                summary = SpaceSaving(math.ceil(1.0 / epsilon))
                 summary.update(self.ids[:tuples])
                 keys, counts, errors = summary.heavy(theta * summary.total)
                 order = np.argsort(keys)
                 places = np.array([np.flatnonzero(self.keys == key)[0] for key in keys[order]], np.int64)
                 found = places, (counts - errors)[order]
-            self._heavy[tuples, theta] = found
-        return self._heavy[tuples, theta]
+            self._heavy[tuples, theta, epsilon] = found
+        return self._heavy[tuples, theta, epsilon]
 
 
 def _draw(stream: KeyStream, learnt: int, evaluated: int, seed: int) -> _Drawn:
@@ -277,32 +273,79 @@ def _measure(drawn: _Drawn, settings: Sequence[Setting], learnt: int) -> F64:
 
 def _loads(setting: Setting, drawn: _Drawn, start: int) -> F64:
     """The load of every instance for the tuples from `start` on."""
-    if setting.grouping in _SPLITTING:
-        sender = _sender(setting, drawn.ids[: setting.learnt], drawn.seed)
-        return instance_loads(sender.route(drawn.ids[start:]), setting.instances)
-    if setting.grouping == ExactGreedy.name:
-        return kernels.greedy_loads(drawn.heaviest_first(setting.power), setting.instances)
-    evaluated = drawn.evaluated if setting.power == 1.0 else drawn.evaluated**setting.power
-    if setting.grouping in (DKG.name, WOSIM.name):
-        return _learnt_loads(setting, drawn, evaluated)
-    if setting.grouping == Universal.name:
-        return kernels.hashed_loads(drawn.residues, evaluated, setting.instances)
-    modulus = np.uint64(setting.instances if setting.grouping == Modulo.name else 1)
-    return instance_loads((drawn.keys % modulus).astype(np.int64), setting.instances, evaluated)
+    own = is_own(setting.grouping)
+    # Those of the catalogue differ by no more than the seed from run to run; of others nothing is known but the object itself.
+    grouping: Any = setting.made(drawn.seed) if own else setting.example
+    # By exact type, and only where a compiled run knows all that the object was made with: what else there is decides itself.
+    if type(grouping) in COMPILED and (not own or (grouping.seed == drawn.seed and setting.power == 1.0)):
+        loads = COMPILED[type(grouping)](grouping, setting, drawn)
+        if loads is not None:
+            return loads
+    return plain_loads(grouping if own else setting.made(drawn.seed), setting, drawn, start)
 
 
-def _learnt_loads(setting: Setting, drawn: _Drawn, evaluated: F64) -> F64:
-    instances = setting.instances
-    heavy, weights = drawn.heavy(setting.learnt, setting.theta)
-    if setting.grouping == WOSIM.name:
-        return kernels.unscheduled_loads(drawn.residues, evaluated, heavy, weights**setting.power, instances)
-    buckets = math.ceil(instances * setting.mu)
-    learnt = drawn.learnt(setting.learnt)
-    return kernels.dkg_loads(drawn.residues, learnt, evaluated, heavy, weights, buckets, instances, setting.power)
+def plain_loads(grouping: KeyGrouping | SplittingGrouping, setting: Setting, drawn: _Drawn, start: int) -> F64:
+    """The same by asking the grouping, whatever it is, for all tuples."""
+    name, k = setting.name, setting.instances
+    learnt, evaluated = drawn.ids[: setting.learnt], drawn.ids[start:]
+    if isinstance(grouping, SplittingGrouping):
+        return checked_loads(_ready(grouping, learnt).route(evaluated), k, None, name)
+    # Exact greedy is the yardstick of what hindsight can do.
+    mapping = grouping.fit(evaluated if isinstance(grouping, ExactGreedy) else learnt).mapping(k)
+    return checked_loads(mapping.assign(drawn.keys), k, drawn.evaluated**setting.power, name)
 
 
-def _sender(setting: Setting, ids: U64, seed: int) -> SplittingGrouping:
-    sender = _SPLITTING[setting.grouping](setting, seed)
-    if isinstance(sender, DKGPKG):
-        sender.fit(ids)
-    return sender
+def _ready(sender: SplittingGrouping, ids: U64) -> SplittingGrouping:
+    """A sender that may route."""
+    ready: Any = sender
+    return ready.fit(ids) if learns_first(sender) else ready  # type: ignore[no-any-return]
+
+
+def _greedy(_: ExactGreedy, setting: Setting, drawn: _Drawn) -> F64:
+    return kernels.greedy_loads(drawn.heaviest_first(setting.power), setting.instances)
+
+
+def _hashed(_: Universal, setting: Setting, drawn: _Drawn) -> F64:
+    return kernels.hashed_loads(drawn.residues, drawn.evaluated**setting.power, setting.instances)
+
+
+def _modulo(_: Modulo, setting: Setting, drawn: _Drawn) -> F64:
+    return _by_remainder(setting, drawn, setting.instances)
+
+
+def _one_instance(_: OneInstance, setting: Setting, drawn: _Drawn) -> F64:
+    return _by_remainder(setting, drawn, 1)
+
+
+def _by_remainder(setting: Setting, drawn: _Drawn, modulus: int) -> F64:
+    where = (drawn.keys % np.uint64(modulus)).astype(np.int64)
+    return instance_loads(where, setting.instances, drawn.evaluated**setting.power)
+
+
+def _scheduled(grouping: DKG, setting: Setting, drawn: _Drawn) -> F64 | None:
+    if grouping.ids != "integer" or grouping.half_life is not None:
+        return None
+    heavy, weights = drawn.heavy(setting.learnt, grouping.theta, grouping.epsilon)
+    learnt, evaluated = drawn.learnt(setting.learnt), drawn.evaluated**setting.power
+    buckets = grouping.bucket_count
+    return kernels.dkg_loads(drawn.residues, learnt, evaluated, heavy, weights, buckets, setting.instances, setting.power)
+
+
+def _unscheduled(grouping: WOSIM, setting: Setting, drawn: _Drawn) -> F64 | None:
+    if grouping.instances != setting.instances:
+        return None
+    heavy, weights = drawn.heavy(setting.learnt, grouping.theta, grouping.epsilon)
+    evaluated = drawn.evaluated**setting.power
+    return kernels.unscheduled_loads(drawn.residues, evaluated, heavy, weights**setting.power, setting.instances)
+
+
+COMPILED: dict[type, Callable[[Any, Setting, _Drawn], F64 | None]] = {
+    DKG: _scheduled,
+    WOSIM: _unscheduled,
+    ExactGreedy: _greedy,
+    Universal: _hashed,
+    Modulo: _modulo,
+    OneInstance: _one_instance,
+}
+"""Loads without a look at each tuple, by the exact type of a grouping, with the hash of the run's seed; None where the
+parameters of the grouping are not covered."""

@@ -1,270 +1,44 @@
 """Runs of shuffle groupings on instances with queues: how long every tuple takes.
 
-A `Stage` is what arrives and what it costs; `run` puts it through a grouping, compiled. A grouping is given new, and
-only its parameters are read: the run keeps its own state.
+A `Stage` is what arrives and what it costs; `run` puts it through a grouping, ours or yours. The grouping is given new,
+and is not changed by the run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-
-import numpy as np
-from numpy.typing import ArrayLike
-
-from evenly.checks import MAX_INSTANCES, checked_instances, checked_queues
 from evenly.costs.base import ShuffleGrouping
-from evenly.errors import EmptyStream, InvalidCost, InvalidParameter
-from evenly.kernels import posg_runs, virtual_finish_runs
-from evenly.kernels import queueing as kernels
-from evenly.kernels.types import F64, I32, I64, U64
-from evenly.lab.rivals.shuffle.full_knowledge import FullKnowledge
-from evenly.lab.rivals.shuffle.least_loaded_channels import LeastLoadedChannels
-from evenly.lab.rivals.shuffle.least_work import LeastWork
-from evenly.lab.rivals.shuffle.load_aware import LoadAwareShuffle
-from evenly.lab.rivals.shuffle.posg import POSG
-from evenly.lab.rivals.shuffle.random_choice import RandomChoice
-from evenly.lab.rivals.shuffle.round_robin import RoundRobin
-from evenly.lab.rivals.shuffle.shortest_queue import ShortestQueue
-from evenly.lab.rivals.shuffle.two_choices import TwoChoices
-from evenly.lab.rivals.shuffle.virtual_finish import VirtualFinish
-from evenly.measures.completion import mean_completion_ms, p99_completion_ms
-from evenly.sketches.hashing import WRITABLE, Keys, key_ids
+from evenly.errors import InvalidParameter
+from evenly.lab.simulation.compiled import COMPILED
+from evenly.lab.simulation.plain import plain
+from evenly.lab.simulation.stages import Outcome, Stage, constant_arrivals, gap_for, poisson_arrivals
+
+__all__ = ["REFRESH_MS", "Outcome", "Stage", "constant_arrivals", "gap_for", "poisson_arrivals", "run"]
 
 REFRESH_MS = 5_000.0
 """How often Storm's workers exchange the lengths of their queues."""
 
 
-def constant_arrivals(tuples: int, gap_ms: float) -> F64:
-    """One tuple every `gap_ms`, the first at 0."""
-    return np.arange(_checked_count(tuples), dtype=np.float64) * np.float64(_checked_gap(gap_ms))
-
-
-def poisson_arrivals(tuples: int, gap_ms: float, *, seed: int) -> F64:
-    """Tuples at random, `gap_ms` apart on average."""
-    gaps_ms = np.random.default_rng(seed).exponential(_checked_gap(gap_ms), _checked_count(tuples))
-    return np.asarray(np.cumsum(gaps_ms))
-
-
-def gap_for(costs_ms: ArrayLike, instances: int, *, provisioned_pct: float = 100.0) -> float:
-    """The gap between arrivals at which `instances` have just the capacity needed, times the over-provisioning.
-
-    At 100 % all instances are busy all the time if the work is spread evenly; at 105 % there is 5 % to spare.
-    """
-    if not 0.0 < provisioned_pct < np.inf:
-        raise InvalidParameter(f"provisioned_pct must be above 0 and finite, got {provisioned_pct}")
-    return mean_completion_ms(costs_ms) / checked_instances(instances) * provisioned_pct / 100.0
-
-
-@dataclass(frozen=True, eq=False)
-class Stage:
-    """A stream and the instances that execute it. Made by `Stage.of`, which checks everything."""
-
-    keys: U64
-    instances: int
-    work: kernels.Workload
-    sources: I32
-    schedulers: int
-
-    @classmethod
-    def of(
-        cls,
-        keys: Keys,
-        costs_ms: ArrayLike,
-        arrivals_ms: ArrayLike,
-        *,
-        instances: int,
-        multipliers: ArrayLike | None = None,
-        period_starts: ArrayLike | None = None,
-        tuple_latency_ms: ArrayLike = 0.0,
-        control_latency_ms: ArrayLike = 0.0,
-        sources: ArrayLike | None = None,
-    ) -> Stage:
-        """`costs_ms`: one a tuple, or tuples x instances. `arrivals_ms`: not descending; recorded, or made by
-        `constant_arrivals` or `poisson_arrivals`. `multipliers`: one an instance, or periods x instances, where period p
-        begins at tuple `period_starts[p]`, the first at 0. Latencies: one for all instances, or one each. `sources`: where
-        the stream arrives in parts at several schedulers, the scheduler (0, 1, …) of each tuple.
-        """
-        ids = key_ids(keys)
-        k = checked_instances(instances)
-        if ids.size == 0:
-            raise EmptyStream("a stage without tuples has no completion times: give at least one")
-        factors = np.ones((1, k)) if multipliers is None else np.atleast_2d(_finite(multipliers, "multipliers"))
-        starts = np.zeros(1, np.int64) if period_starts is None else np.array(period_starts, np.int64)
-        if factors.shape != (starts.size, k):
-            raise InvalidParameter(f"multipliers of shape {factors.shape} do not fit {starts.size} periods of {k} instances")
-        if starts[0] != 0 or (np.diff(starts) <= 0).any():
-            raise InvalidParameter(f"period_starts must ascend from 0, got {starts.tolist()}")
-        costs = _finite(costs_ms, "costs_ms")
-        costs = costs[:, None] if costs.ndim == 1 else costs
-        if costs.shape not in ((ids.size, 1), (ids.size, k)):
-            raise InvalidCost(f"{ids.size} tuples came with costs of shape {costs.shape}: one each, or one for each instance")
-        arrivals = _finite(arrivals_ms, "arrivals_ms")
-        if arrivals.shape != (ids.size,) or (np.diff(arrivals) < 0.0).any():
-            raise InvalidParameter(f"arrivals_ms must be {ids.size} times, none before the one in front of it")
-        latencies = [
-            checked_queues(np.broadcast_to(np.asarray(value, np.float64), (k,)) if np.ndim(value) == 0 else value, k, name)
-            for value, name in ((tuple_latency_ms, "tuple_latency_ms"), (control_latency_ms, "control_latency_ms"))
-        ]
-        work = kernels.Workload(
-            arrivals, np.require(costs, requirements=WRITABLE), np.require(factors, requirements=WRITABLE), starts, *latencies
-        )
-        at = np.zeros(ids.size, np.int32) if sources is None else _checked_sources(sources, ids.size)
-        return cls(ids, k, work, at, int(at.max()) + 1)
-
-
-@dataclass(frozen=True, eq=False)
-class Outcome:
-    """One grouping on one stage: the instance and the completion time of every tuple, and what it said for it.
-
-    `messages` are those of instances to the scheduler that had arrived before the last tuple. For POSG, `left_round_robin`
-    and `first_run` are how many tuples had been read when it first left the one state and reached the other (0 if
-    never), and `matrices` has (instance, tuples read) of all that came.
-    """
-
-    grouping: str
-    assigned: I32
-    completion_ms: F64
-    messages: int = 0
-    left_round_robin: int = 0
-    first_run: int = 0
-    matrices: I64 = field(default_factory=lambda: np.zeros((0, 2), np.int64))
-
-    @property
-    def completion_ms_mean(self) -> float:
-        return mean_completion_ms(self.completion_ms)
-
-    @property
-    def completion_ms_p99(self) -> float:
-        return p99_completion_ms(self.completion_ms)
-
-
 def run(stage: Stage, grouping: ShuffleGrouping, *, refresh_ms: float = REFRESH_MS) -> Outcome:
     """Every tuple of the stage through the grouping.
 
-    Full knowledge and least work read the exact costs from the stage, not from their oracle. The same stage and
-    parameters give the same outcome. `tests/unit/test_queueing.py` holds runs against a plain event simulator.
+    Any object that fulfils `evenly.costs.base.ShuffleGrouping` runs, tuple by tuple, in a plain event simulator
+    (`evenly.lab.simulation.plain`, which says what it is told); for the exact types of `evenly.lab.rivals.shuffle` there
+    are compiled runs with the same outcome. Times reach a grouping in seconds, so what decides by them may differ by the
+    rounding of a millisecond there and back. The same stage and parameters give the same outcome.
 
-    Where a stage has several schedulers, each has a grouping like this of its own and knows what it has sent itself.
-    Full knowledge and least work know everything. `refresh_ms` is how often the load-aware shuffle is told the queues.
+    Full knowledge and least work read the exact costs from the stage, not from their oracle. Where a stage has several
+    schedulers, each has a grouping like this of its own and knows what it has sent itself. Full knowledge and least work
+    know everything. `refresh_ms` is how often a grouping that reacts to all queues is told of them.
     """
+    if not isinstance(grouping, ShuffleGrouping):
+        raise InvalidParameter(
+            f"{type(grouping).__name__} is not a shuffle grouping: that has name, instances, memory_bytes and "
+            "route(keys, now_s) (evenly.costs.base.ShuffleGrouping)"
+        )
     if grouping.instances != stage.instances:
         raise InvalidParameter(
             f"a grouping for {grouping.instances} instances cannot serve a stage of {stage.instances}: make it for as many"
         )
-    work, sources, schedulers = stage.work, stage.sources, stage.schedulers
-    messages = 0
-    if isinstance(grouping, RoundRobin | RandomChoice):
-        chosen = _routed(stage, [_like(grouping) for _ in range(schedulers)])
-        ends_ms = kernels.assigned(work, chosen)
-    elif isinstance(grouping, LeastWork):
-        chosen, ends_ms = kernels.least_work(work, grouping.warm_up)
-    elif isinstance(grouping, FullKnowledge):
-        chosen, ends_ms = kernels.full_knowledge(work, grouping.warm_up)
-    elif isinstance(grouping, ShortestQueue):
-        fresh = TwoChoices(grouping.instances, seed=grouping.seed) if isinstance(grouping, TwoChoices) else grouping
-        candidates = fresh.candidates(stage.keys.size if isinstance(fresh, TwoChoices) else 1)
-        chosen, ends_ms, messages = kernels.shortest_queue(work, candidates, sources, schedulers)
-    elif isinstance(grouping, LeastLoadedChannels):
-        chosen, ends_ms, messages = kernels.next_channels(work, grouping.look, sources, schedulers)
-    elif isinstance(grouping, LoadAwareShuffle):
-        chosen, ends_ms, messages = _load_aware(stage, grouping, refresh_ms)
-    elif isinstance(grouping, POSG):
-        options = posg_runs.Options(
-            grouping.sketch.columns, grouping.window, grouping.tolerance, grouping.patience, *grouping.reading
-        )
-        chosen, ends_ms, marks, came = posg_runs.run(work, grouping.places(stage.keys), sources, schedulers, options)
-        left, first_run = (int(marks[:, at].max()) for at in (posg_runs.LEFT, posg_runs.FIRST_RUN))
-        messages = int(marks[:, posg_runs.MESSAGES].sum())
-        return Outcome(grouping.name, chosen, ends_ms - work.arrivals_ms, messages, left, first_run, came)
-    elif isinstance(grouping, VirtualFinish):
-        chosen, ends_ms, said = virtual_finish_runs.run(
-            work,
-            stage.keys,
-            grouping.places(stage.keys),
-            sources,
-            grouping.shape,
-            grouping.latency_ms,
-            grouping.options._replace(schedulers=schedulers),
-        )
-        messages = int(said.sum())
-    else:
-        raise InvalidParameter(f"there is no compiled run of {grouping.name!r}: use one of evenly.lab.rivals.shuffle")
-    return Outcome(grouping.name, chosen, ends_ms - work.arrivals_ms, messages)
-
-
-def _like(grouping: RoundRobin | RandomChoice) -> RoundRobin | RandomChoice:
-    """A new one with the same parameters."""
-    if isinstance(grouping, RandomChoice):
-        return RandomChoice(grouping.instances, seed=grouping.seed)
-    return RoundRobin(grouping.instances)
-
-
-def _routed(stage: Stage, schedulers: Sequence[ShuffleGrouping], start: int = 0, stop: int | None = None) -> I32:
-    """Each scheduler routes its own tuples, of those from `start` to `stop`."""
-    keys, sources = stage.keys[start:stop], stage.sources[start:stop]
-    if len(schedulers) == 1:
-        return schedulers[0].route(keys, 0.0)
-    chosen = np.empty(keys.size, np.int32)
-    for at, scheduler in enumerate(schedulers):
-        chosen[sources == at] = scheduler.route(keys[sources == at], 0.0)
-    return chosen
-
-
-def _load_aware(stage: Stage, grouping: LoadAwareShuffle, refresh_ms: float) -> tuple[I32, F64, int]:
-    """Between two refreshes of its weights a load-aware shuffle reacts to nothing, so whole spans are routed at once.
-
-    At the first arrival `refresh_ms` or more after the last refresh every scheduler is told how many tuples each
-    instance has been sent and has not ended.
-    """
-    if not 0.0 < refresh_ms < np.inf:
+    if not 0.0 < refresh_ms < float("inf"):
         raise InvalidParameter(f"refresh_ms must be above 0 and finite, got {refresh_ms}")
-    arrivals_ms, k = stage.work.arrivals_ms, stage.instances
-    schedulers = [
-        LoadAwareShuffle(k, queue_capacity=grouping.queue_capacity, seed=grouping.seed + at) for at in range(stage.schedulers)
-    ]
-    chosen, ends_ms, free_ms = np.empty(arrivals_ms.size, np.int32), np.empty(arrivals_ms.size), np.zeros(k)
-    start, messages = 0, 0
-    while start < arrivals_ms.size:
-        stop = max(start + 1, int(np.searchsorted(arrivals_ms, arrivals_ms[start] + refresh_ms)))
-        stop = min(stop, arrivals_ms.size)
-        chosen[start:stop] = _routed(stage, schedulers, start, stop)
-        kernels.assigned_part(stage.work, chosen, start, stop, free_ms, ends_ms)
-        if stop < arrivals_ms.size:
-            queued = np.bincount(chosen[:stop][ends_ms[:stop] > arrivals_ms[stop]], minlength=k)
-            for scheduler in schedulers:
-                scheduler.observe(queued)
-            messages += k * len(schedulers)
-        start = stop
-    return chosen, ends_ms, messages
-
-
-def _checked_sources(sources: ArrayLike, tuples: int) -> I32:
-    at = np.asarray(sources)
-    if at.shape != (tuples,) or at.dtype.kind not in "iu" or not 0 <= at.min() <= at.max() < MAX_INSTANCES:
-        raise InvalidParameter(f"sources must be {tuples} whole numbers from 0 on, the scheduler of each tuple")
-    return np.require(at, np.int32, WRITABLE)
-
-
-def _finite(values: ArrayLike, name: str) -> F64:
-    try:
-        array: F64 = np.require(np.array(values, np.float64), requirements=WRITABLE)
-    except (TypeError, ValueError) as error:
-        raise InvalidCost(f"{name} must be numbers: {error}") from error
-    bad = ~(np.isfinite(array) & (array >= 0.0))
-    if bad.any():
-        at = np.unravel_index(int(np.argmax(bad)), bad.shape)
-        raise InvalidCost(f"{name}{[int(place) for place in at]} is {array[at]}: it must be finite and at least 0")
-    return array
-
-
-def _checked_count(tuples: int) -> int:
-    if tuples < 1:
-        raise InvalidParameter(f"tuples must be at least 1, got {tuples}")
-    return tuples
-
-
-def _checked_gap(gap_ms: float) -> float:
-    if not 0.0 <= gap_ms < np.inf:
-        raise InvalidParameter(f"gap_ms must be at least 0 and finite, got {gap_ms}")
-    return gap_ms
+    return COMPILED.get(type(grouping), plain)(stage, grouping, refresh_ms)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -12,9 +13,9 @@ from evenly.checks import checked_instances
 from evenly.errors import EmptyStream, InvalidParameter
 from evenly.kernels.types import F64, I32, U64
 from evenly.keys.base import KeyGrouping, SplittingGrouping
-from evenly.lab.rivals.splitting.dkg_pkg import DKGPKG
-from evenly.lab.simulation.catalogue import SPLITTING, WHOLE, checked_grouping
-from evenly.measures.load import imbalance_pct, instance_loads, sigma
+from evenly.lab.simulation.catalogue import Named, Wanted, keyed, label
+from evenly.lab.simulation.senders import checked_loads, learns_first
+from evenly.measures.load import imbalance_pct, sigma
 from evenly.sketches.hashing import Keys, key_ids
 from evenly.sketches.weights import checked_weights
 
@@ -51,7 +52,7 @@ class Outcome:
 def compare(
     keys: Keys,
     *,
-    groupings: Sequence[str],
+    groupings: Sequence[Named],
     instances: Sequence[int],
     fit_share: float,
     weights: F64 | None = None,
@@ -60,12 +61,13 @@ def compare(
 ) -> list[Outcome]:
     """Each grouping on each number of instances: fitted on the first `fit_share` of the tuples, and fitted on the rest.
 
-    Both are evaluated on the rest. A tuple's load is 1, or what `weights` says. `progress` is called with 1 after
-    each pair of grouping and number of instances.
+    Both are evaluated on the rest. A grouping is a name of the catalogue, or a class or function of your own that makes one
+    (`evenly.lab.simulation.catalogue`). A tuple's load is 1, or what `weights` says. `progress` is called with 1 after each
+    pair of grouping and number of instances.
     """
     if not 0.0 < fit_share < 1.0:
         raise InvalidParameter(f"the share to fit on must be above 0 and below 1, got {fit_share}")
-    names = [checked_grouping(name) for name in groupings]
+    makers = [(label(named), keyed(named)) for named in groupings]
     sizes = [checked_instances(count) for count in instances]
     ids = key_ids(keys)
     loads = np.ones(ids.size) if weights is None else checked_weights(weights, ids.size, what="weights")
@@ -76,10 +78,14 @@ def compare(
     if evaluated.loads.sum() == 0.0:
         raise EmptyStream("the part to evaluate has no load: its weights are all 0")
     outcomes: list[Outcome] = []
-    for name in names:
+    for name, make in makers:
         for count in sizes:
-            run = _whole if name in WHOLE else _splitting
-            outcomes += run(name, count, learnt, evaluated, seed)
+            wanted = Wanted(count, seed)
+            made = make(wanted), make(wanted)
+            if isinstance(made[0], SplittingGrouping):
+                outcomes += _splitting(name, wanted, made, learnt, evaluated)
+            else:
+                outcomes += _whole(name, wanted, made, learnt, evaluated)
             if progress is not None:
                 progress(1)
     return outcomes
@@ -99,34 +105,32 @@ class _Part:
         return float(np.bincount(places, self.loads).max() / self.loads.sum())
 
 
-def _whole(name: str, instances: int, learnt: _Part, evaluated: _Part, seed: int) -> list[Outcome]:
-    made: list[tuple[str, KeyGrouping, I32, int]] = []
-    for series, part in ((ITSELF, evaluated), (BEFORE, learnt)):
-        grouping = WHOLE[name](instances, seed).fit(part.ids, part.loads)
-        mapping = grouping.mapping(instances)
-        made.append((series, grouping, mapping.assign(evaluated.ids), mapping.memory_bytes))
-    moved = float(evaluated.loads[made[0][2] != made[1][2]].sum() / evaluated.loads.sum()) * 100.0
+def _whole(name: str, wanted: Wanted, made: tuple[Any, Any], learnt: _Part, evaluated: _Part) -> list[Outcome]:
+    found: list[tuple[str, KeyGrouping, I32, int]] = []
+    for grouping, series, part in zip(made, (ITSELF, BEFORE), (evaluated, learnt), strict=True):
+        mapping = grouping.fit(part.ids, part.loads).mapping(wanted.instances)
+        found.append((series, grouping, mapping.assign(evaluated.ids), mapping.memory_bytes))
+    moved = float(evaluated.loads[found[0][2] != found[1][2]].sum() / evaluated.loads.sum()) * 100.0
     return [
-        _outcome(name, instances, series, evaluated, assigned, grouping, mapping_bytes=bytes_, moved_load_pct=moved_pct)
-        for (series, grouping, assigned, bytes_), moved_pct in zip(made, (None, moved), strict=True)
+        _outcome(name, wanted, series, evaluated, assigned, grouping, mapping_bytes=bytes_, moved_load_pct=moved_pct)
+        for (series, grouping, assigned, bytes_), moved_pct in zip(found, (None, moved), strict=True)
     ]
 
 
-def _splitting(name: str, instances: int, learnt: _Part, evaluated: _Part, seed: int) -> list[Outcome]:
+def _splitting(name: str, wanted: Wanted, made: tuple[Any, Any], learnt: _Part, evaluated: _Part) -> list[Outcome]:
     outcomes: list[Outcome] = []
-    for series, part in ((ITSELF, evaluated), (BEFORE, learnt)):
-        sender = SPLITTING[name](instances, seed)
-        if isinstance(sender, DKGPKG):
+    for sender, series, part in zip(made, (ITSELF, BEFORE), (evaluated, learnt), strict=True):
+        if learns_first(sender):
             sender.fit(part.ids, part.loads)
         elif series == BEFORE:
             sender.route(learnt.ids)
-        outcomes.append(_outcome(name, instances, series, evaluated, sender.route(evaluated.ids), sender))
+        outcomes.append(_outcome(name, wanted, series, evaluated, sender.route(evaluated.ids), sender))
     return outcomes
 
 
 def _outcome(
     name: str,
-    instances: int,
+    wanted: Wanted,
     series: str,
     evaluated: _Part,
     assigned: I32,
@@ -135,16 +139,17 @@ def _outcome(
     mapping_bytes: int | None = None,
     moved_load_pct: float | None = None,
 ) -> Outcome:
-    loads = instance_loads(assigned, instances, evaluated.loads)
+    loads = checked_loads(assigned, wanted.instances, evaluated.loads, name)
+    split = isinstance(grouping, SplittingGrouping)
     return Outcome(
         grouping=name,
-        instances=instances,
+        instances=wanted.instances,
         series=series,
         imbalance_pct_mean=imbalance_pct(loads),
         sigma_mean=sigma(loads),
-        least_imbalance_pct=0.0 if name in SPLITTING else max(0.0, (evaluated.heaviest_share * instances - 1.0) * 100.0),
+        least_imbalance_pct=0.0 if split else max(0.0, (evaluated.heaviest_share * wanted.instances - 1.0) * 100.0),
         memory_bytes=grouping.memory_bytes,
         mapping_bytes=mapping_bytes,
         moved_load_pct=moved_load_pct,
-        needs_merge=name in SPLITTING,
+        needs_merge=split,
     )

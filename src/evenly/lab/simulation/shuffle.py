@@ -11,39 +11,12 @@ from numpy.typing import ArrayLike
 from evenly.checks import checked_instances, checked_whole
 from evenly.costs.base import ShuffleGrouping
 from evenly.errors import EmptyStream, InvalidParameter
-from evenly.lab.rivals.shuffle.full_knowledge import FullKnowledge
-from evenly.lab.rivals.shuffle.least_loaded_channels import LeastLoadedChannels
-from evenly.lab.rivals.shuffle.least_work import LeastWork
-from evenly.lab.rivals.shuffle.load_aware import LoadAwareShuffle
-from evenly.lab.rivals.shuffle.posg import POSG, READINGS
-from evenly.lab.rivals.shuffle.random_choice import RandomChoice
 from evenly.lab.rivals.shuffle.round_robin import RoundRobin
-from evenly.lab.rivals.shuffle.shortest_queue import ShortestQueue
-from evenly.lab.rivals.shuffle.two_choices import TwoChoices
-from evenly.lab.rivals.shuffle.virtual_finish import VirtualFinish
+from evenly.lab.simulation.catalogue import Named, Wanted, label, shuffling
+from evenly.lab.simulation.plain import OracleGrouping
 from evenly.lab.simulation.queueing import Stage, constant_arrivals, gap_for, poisson_arrivals, run
 from evenly.sketches.hashing import Keys, key_ids
 from evenly.sketches.weights import checked_weights
-
-SHUFFLE: dict[str, Callable[[int, int], ShuffleGrouping]] = {
-    VirtualFinish.name: lambda instances, seed: VirtualFinish(instances, seed=seed),
-    **{
-        f"posg-{reading}": lambda instances, seed, reading=reading: POSG(instances, reading=reading, seed=seed)  # type: ignore[misc]
-        for reading in READINGS
-    },
-    RoundRobin.name: lambda instances, _: RoundRobin(instances),
-    RandomChoice.name: lambda instances, seed: RandomChoice(instances, seed=seed),
-    TwoChoices.name: lambda instances, seed: TwoChoices(instances, seed=seed),
-    ShortestQueue.name: lambda instances, _: ShortestQueue(instances),
-    LeastLoadedChannels.name: lambda instances, _: LeastLoadedChannels(instances),
-    LoadAwareShuffle.name: lambda instances, seed: LoadAwareShuffle(instances, seed=seed),
-    FullKnowledge.name: lambda instances, _: FullKnowledge(instances, cost_ms=np.asarray),
-    LeastWork.name: lambda instances, _: LeastWork(instances, cost_ms=np.asarray),
-}
-"""Every shuffle grouping by the name that commands and results give it, made from the number of instances and a seed."""
-
-ORACLES = (FullKnowledge.name, LeastWork.name)
-"""They know what no real scheduler knows: the bounds of what can be had."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +25,7 @@ class ShuffleOutcome:
 
     `load_pct` is the work that arrives in % of what the instances can do. `speedup_mean` is S_L, the mean completion time
     of round-robin over that of this grouping. `messages` are those from instances to schedulers; `memory_bytes` is what a
-    scheduler holds.
+    scheduler holds. `knows_costs`: no real scheduler does, so this is a bound of what can be had.
     """
 
     grouping: str
@@ -63,24 +36,18 @@ class ShuffleOutcome:
     speedup_mean: float
     messages: int
     memory_bytes: int
+    knows_costs: bool = False
 
     def row(self) -> dict[str, object]:
-        """The outcome as a flat object."""
-        return asdict(self)
-
-
-def checked_shuffle(name: str) -> str:
-    """`name` if there is a shuffle grouping of that name."""
-    if name not in SHUFFLE:
-        raise InvalidParameter(f"there is no shuffle grouping {name!r}: choose from {', '.join(SHUFFLE)}")
-    return name
+        """The outcome as a flat object: what was measured."""
+        return {name: value for name, value in asdict(self).items() if name != "knows_costs"}
 
 
 def compare_shuffle(
     keys: Keys,
     costs_ms: ArrayLike,
     *,
-    groupings: Sequence[str],
+    groupings: Sequence[Named],
     instances: Sequence[int],
     loads_pct: Sequence[float],
     schedulers: int = 1,
@@ -90,10 +57,12 @@ def compare_shuffle(
 ) -> list[ShuffleOutcome]:
     """Each grouping on each number of instances at each load, over the whole stream, in the order of its tuples.
 
-    Tuples arrive at a constant rate, or at random with `poisson`; with several `schedulers` each arrives at one of them
-    at random. The same arguments give the same outcomes. `progress` is called with 1 after each run.
+    A grouping is a name of the catalogue, or a class or function of your own that makes one
+    (`evenly.lab.simulation.catalogue`). Tuples arrive at a constant rate, or at random with `poisson`; with several
+    `schedulers` each arrives at one of them at random. The same arguments give the same outcomes. `progress` is called with 1
+    after each run.
     """
-    names = [checked_shuffle(name) for name in groupings]
+    makers = [(label(named), shuffling(named)) for named in groupings]
     sizes = [checked_instances(count) for count in instances]
     parts = checked_whole(schedulers, "schedulers", 1, 1_000)
     loads = [_checked_load(load) for load in loads_pct]
@@ -112,15 +81,14 @@ def compare_shuffle(
             arrivals = poisson_arrivals(ids.size, gap_ms, seed=seed) if poisson else constant_arrivals(ids.size, gap_ms)
             stage = Stage.of(ids, costs, arrivals, instances=count, sources=sources)
             before = run(stage, RoundRobin(count)).completion_ms_mean
-            for name in names:
-                outcomes.append(_outcome(stage, name, load, before, seed))
+            for name, make in makers:
+                outcomes.append(_outcome(stage, name, make(Wanted(count, seed)), load, before))
                 if progress is not None:
                     progress(1)
     return outcomes
 
 
-def _outcome(stage: Stage, name: str, load_pct: float, before_ms: float, seed: int) -> ShuffleOutcome:
-    grouping = SHUFFLE[name](stage.instances, seed)
+def _outcome(stage: Stage, name: str, grouping: ShuffleGrouping, load_pct: float, before_ms: float) -> ShuffleOutcome:
     found = run(stage, grouping)
     mean = found.completion_ms_mean
     return ShuffleOutcome(
@@ -132,6 +100,7 @@ def _outcome(stage: Stage, name: str, load_pct: float, before_ms: float, seed: i
         speedup_mean=before_ms / mean,
         messages=found.messages,
         memory_bytes=grouping.memory_bytes,
+        knows_costs=isinstance(grouping, OracleGrouping),
     )
 
 
@@ -143,5 +112,5 @@ def _checked_load(load_pct: float) -> float:
 
 def best_of(outcomes: Sequence[ShuffleOutcome]) -> ShuffleOutcome:
     """The one with the least mean completion time that needs no oracle; the first of equals."""
-    real = [one for one in outcomes if one.grouping not in ORACLES] or list(outcomes)
+    real = [one for one in outcomes if not one.knows_costs] or list(outcomes)
     return min(real, key=lambda one: one.completion_ms_mean)

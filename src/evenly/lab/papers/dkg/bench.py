@@ -73,7 +73,7 @@ class Bench:
             "series": series,
             "x": x,
             "stream": sample.stream.name,
-            "grouping": setting.grouping,
+            "grouping": setting.name,
             "instances": setting.instances,
             "theta": setting.theta,
             "mu": setting.mu,

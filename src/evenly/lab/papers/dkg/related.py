@@ -55,7 +55,7 @@ def figure_13(bench: Bench) -> PaperFigure:
             )
         )
     points = [
-        bench.point("13", setting.grouping, sample.alpha, sample, setting) for sample in BY_ALPHA for setting in sample.settings
+        bench.point("13", setting.name, sample.alpha, sample, setting) for sample in BY_ALPHA for setting in sample.settings
     ]
     panel = Curves("Θ = 0.1, μ = 2, k = 10", "α", "imbalance λ, %", curves)
     title = "Imbalance λ over α, with and without sparse-item mapping"
@@ -82,7 +82,7 @@ def figure_14(bench: Bench) -> PaperFigure:
     curves: list[Curve] = []
     for series in ("dkg", "pkg", "dkg+pkg"):
         curves += bench.curves(series, INSTANCES, bench.imbalance_pct, [(SPLITTING, Setting(series, k)) for k in INSTANCES])
-    points = [bench.point("14", setting.grouping, setting.instances, SPLITTING, setting) for setting in SPLITTING.settings]
+    points = [bench.point("14", setting.name, setting.instances, SPLITTING, setting) for setting in SPLITTING.settings]
     panel = Curves("Zipf-2, Θ = 0.1, μ = 2", "instances k", "imbalance λ, %", curves)
     title = "Imbalance λ of DKG, PKG and both together"
     return PaperFigure("14", title, [panel], points, [verdict.row() for verdict in verdicts])

@@ -14,9 +14,9 @@ from evenly.costs.base import ShuffleGrouping
 from evenly.kernels.types import F64
 from evenly.lab.rivals.shuffle.full_knowledge import FullKnowledge
 from evenly.lab.rivals.shuffle.least_work import LeastWork
-from evenly.lab.rivals.shuffle.posg import POSG
 from evenly.lab.rivals.shuffle.round_robin import RoundRobin
 from evenly.lab.rivals.shuffle.virtual_finish import VirtualFinish
+from evenly.lab.simulation.catalogue import SHUFFLE, Wanted
 from evenly.lab.simulation.keys import run_seed
 from evenly.lab.simulation.queueing import Outcome, Stage, run
 from evenly.report.figures import Curve
@@ -83,16 +83,9 @@ class Measured:
 
 def made(series: str, setting: Setting, seed: int, late: int = 0) -> ShuffleGrouping:
     """The grouping of a series; `late` is the number of tuples that reading C sent round-robin."""
-    k = setting.instances
-    if series in READINGS:
-        return POSG(k, reading=series.removeprefix("posg-"), columns=setting.columns, seed=seed)
-    if series == EVENLY:
-        return VirtualFinish(k, columns=setting.columns, seed=seed)
-    if series == ROUND_ROBIN:
-        return RoundRobin(k)
-    if series == FullKnowledge.name:
-        return FullKnowledge(k, cost_ms=np.asarray)
-    return LeastWork(k, cost_ms=np.asarray, warm_up=late)
+    if series == LATE:
+        return LeastWork(setting.instances, cost_ms=np.asarray, warm_up=late)
+    return SHUFFLE[series](Wanted(setting.instances, seed, columns=setting.columns))
 
 
 @dataclass(eq=False)

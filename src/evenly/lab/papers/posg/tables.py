@@ -11,14 +11,10 @@ from evenly.kernels.types import F64
 from evenly.lab.papers.posg.bench import EVENLY, NEAREST, READINGS, Bench, made
 from evenly.lab.papers.posg.settings import TUPLES, Synthetic
 from evenly.lab.papers.verdicts import sentence
-from evenly.lab.rivals.shuffle.least_loaded_channels import LeastLoadedChannels
-from evenly.lab.rivals.shuffle.load_aware import LoadAwareShuffle
 from evenly.lab.rivals.shuffle.posg import POSG
-from evenly.lab.rivals.shuffle.random_choice import RandomChoice
 from evenly.lab.rivals.shuffle.round_robin import RoundRobin
-from evenly.lab.rivals.shuffle.shortest_queue import ShortestQueue
-from evenly.lab.rivals.shuffle.two_choices import TwoChoices
 from evenly.lab.rivals.shuffle.virtual_finish import VirtualFinish
+from evenly.lab.simulation.catalogue import SHUFFLE, Wanted
 from evenly.lab.simulation.queueing import Stage, run
 from evenly.report.figures import PaperFigure
 
@@ -41,11 +37,8 @@ PARTS: dict[str, dict[str, object]] = {
 }
 
 BASELINES: dict[str, ShuffleGrouping] = {
-    "random": RandomChoice(5),
-    "two-choices": TwoChoices(5),
-    "shortest-queue": ShortestQueue(5),
-    "load-aware": LoadAwareShuffle(5),
-    "least-loaded-channels": LeastLoadedChannels(5),
+    name: SHUFFLE[name](Wanted(5))
+    for name in ("random", "two-choices", "shortest-queue", "load-aware", "least-loaded-channels")
 }
 
 

@@ -36,7 +36,9 @@ class WOSIM(LearnsThrough):
 
     def __init__(self, instances: int, *, theta: float = 0.1, epsilon: float | None = None, seed: int = 0) -> None:
         self.instances = checked_instances(instances)
-        super().__init__(DKG(instances, theta=theta, epsilon=epsilon, mu=1.0, seed=seed))
+        learner = DKG(instances, theta=theta, epsilon=epsilon, mu=1.0, seed=seed)
+        self.theta, self.epsilon, self.seed = theta, learner.epsilon, seed
+        super().__init__(learner)
 
     def mapping(self, instances: int | None = None) -> Mapping:
         """The mapping for what has been seen."""

@@ -33,6 +33,7 @@ class FullKnowledge:
     def __init__(self, instances: int, *, cost_ms: Oracle, warm_up: int = 0) -> None:
         self.instances, self.cost_ms = checked_instances(instances), cost_ms
         self.warm_up = checked_whole(warm_up, "warm_up", 0, 2**53)
+        self._latency_ms = np.zeros(self.instances)
         self._done_ms = np.zeros(self.instances)
         self._sent = 0
 
@@ -40,13 +41,17 @@ class FullKnowledge:
     def memory_bytes(self) -> int:
         return self._done_ms.nbytes
 
+    def know(self, cost_ms: Oracle, latency_ms: F64) -> None:
+        """Take in what a simulation knows: the exact cost of the tuples that come, and how long they need to each instance."""
+        self.cost_ms, self._latency_ms = cost_ms, latency_ms
+
     def route(self, keys: Keys, now_s: float) -> I32:  # noqa: ARG002 - the protocol's signature
         """The instance of every tuple."""
         return self._to_least(keys, -np.inf)
 
     def _to_least(self, keys: Keys, now_ms: float) -> I32:
         costs = self._costs(keys)
-        chosen = kernels.to_least_work(costs, now_ms, self._done_ms, self._sent, self.warm_up)
+        chosen = kernels.to_least_work(costs, now_ms, self._latency_ms, self._done_ms, self._sent, self.warm_up)
         self._sent += costs.shape[0]
         return chosen
 

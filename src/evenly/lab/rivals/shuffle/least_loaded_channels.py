@@ -30,6 +30,7 @@ class LeastLoadedChannels:
     """
 
     name = "least-loaded-channels"
+    sees_own_queues = True
 
     def __init__(self, instances: int, *, look: int = 4) -> None:
         self.instances = checked_instances(instances)

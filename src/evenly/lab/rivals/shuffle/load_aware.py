@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+from typing import Self
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -45,10 +48,19 @@ class LoadAwareShuffle:
         if not 0.0 < queue_capacity < float("inf"):
             raise InvalidParameter(f"queue_capacity must be above 0 and finite, got {queue_capacity}")
         self.queue_capacity, self.seed = queue_capacity, seed
-        self._rng = np.random.default_rng(derive(seed, "load-aware", 2**64))
         self._weights = np.full(self.instances, MOST, np.int64)
         self._next = 0
+        self._draw_from(seed)
+
+    def _draw_from(self, seed: int) -> None:
+        self._rng = np.random.default_rng(derive(seed, "load-aware", 2**64))
         self._ring = self._new_ring()
+
+    def of_scheduler(self, index: int, schedulers: int) -> Self:  # noqa: ARG002 - how many there are changes nothing
+        """A new one like this, as one of several that share a stream: each draws for itself."""
+        one = deepcopy(self)
+        one._draw_from(self.seed + index)
+        return one
 
     @property
     def memory_bytes(self) -> int:

@@ -113,6 +113,11 @@ class POSG:
         return self._known.nbytes + self._pairs.nbytes + self._sent_ms.nbytes
 
     @property
+    def carried(self) -> list[tuple[int, SyncRequest]]:
+        """What must travel with the tuples of the last `route`: the requests."""
+        return self.requests
+
+    @property
     def sent_ms(self) -> F64:
         """The estimated work sent to each instance: the paper's vector C."""
         return self._sent_ms.copy()
@@ -231,7 +236,12 @@ class POSGInstance:
         return self._sketch.memory_bytes + self._snapshot.nbytes
 
     def execute(
-        self, keys: Keys, costs_ms: ArrayLike, ended_ms: ArrayLike, requests: Sequence[tuple[int, SyncRequest]] = ()
+        self,
+        keys: Keys,
+        costs_ms: ArrayLike,
+        ended_ms: ArrayLike,
+        requests: Sequence[tuple[int, SyncRequest]] = (),
+        sources: ArrayLike = 0,  # noqa: ARG002 - the protocol's signature: it does not matter who sent a tuple
     ) -> list[SyncReply | Matrices]:
         """Take in tuples that have been executed, in that order, each with its cost and its end.
 

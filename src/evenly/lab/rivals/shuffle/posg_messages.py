@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from evenly.kernels.types import F64
 
@@ -10,6 +11,8 @@ from evenly.kernels.types import F64
 @dataclass(frozen=True, eq=False)
 class Matrices:
     """An instance's F and W, rows x columns x 2, when they are stable; `version` counts those it has sent."""
+
+    to_all: ClassVar[bool] = True
 
     instance: int
     version: int

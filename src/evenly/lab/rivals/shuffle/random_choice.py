@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+from typing import Self
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -23,11 +26,17 @@ class RandomChoice:
 
     def __init__(self, instances: int, *, seed: int = 0) -> None:
         self.instances, self.seed = checked_instances(instances), seed
-        self._rng = np.random.default_rng(derive(seed, "random", 2**64))
+        self._rng = _generator(seed)
 
     @property
     def memory_bytes(self) -> int:
         return 32
+
+    def of_scheduler(self, index: int, schedulers: int) -> Self:  # noqa: ARG002 - how many there are changes nothing
+        """A new one like this, as one of several that share a stream: each draws for itself."""
+        one = deepcopy(self)
+        one._rng = _generator(self.seed + index)
+        return one
 
     def route(self, keys: Keys, now_s: float) -> I32:  # noqa: ARG002 - the protocol's signature
         """The instance of every tuple."""
@@ -36,3 +45,7 @@ class RandomChoice:
     def observe(self, queued: ArrayLike, queued_bytes: ArrayLike | None = None) -> None:  # noqa: ARG002
         """Only checked: chance does not react."""
         checked_queues(queued, self.instances, "queued")
+
+
+def _generator(seed: int) -> np.random.Generator:
+    return np.random.default_rng(derive(seed, "random", 2**64))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -42,6 +43,8 @@ class Report:
 
     It must be delivered to all schedulers.
     """
+
+    to_all: ClassVar[bool] = True
 
     instance: int
     sums: F64
@@ -126,7 +129,7 @@ class VirtualFinish:
             bool((self.latency_ms > 0.0).any()),
         )
         self.index = checked_whole(index, "index", 0, schedulers - 1)
-        self._state = kernels.one_of(kernels.new_schedulers(1, *self.shape, self.latency_ms, self.options), 0)
+        self._state = self._new_state()
         self._now_ms = -np.inf
         self.tickets = np.zeros((0, 3))
         """What must travel with each tuple of the last `route`."""
@@ -135,6 +138,22 @@ class VirtualFinish:
     def memory_bytes(self) -> int:
         parts = (*self._state.known, *self._state[1:])
         return sum(part.nbytes for part in parts)
+
+    @property
+    def carried(self) -> F64:
+        """What must travel with the tuples of the last `route`: their tickets."""
+        return self.tickets
+
+    def of_scheduler(self, index: int, schedulers: int) -> Self:
+        """A new one like this, as one of several that share a stream."""
+        one = deepcopy(self)
+        one.options = self.options._replace(schedulers=checked_whole(schedulers, "schedulers", 1, MAX_INSTANCES))
+        one.index = checked_whole(index, "index", 0, schedulers - 1)
+        one._state = one._new_state()
+        return one
+
+    def _new_state(self) -> kernels.Scheduler:
+        return kernels.one_of(kernels.new_schedulers(1, *self.shape, self.latency_ms, self.options), 0)
 
     @property
     def finish_ms(self) -> F64:

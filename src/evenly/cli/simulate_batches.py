@@ -1,0 +1,111 @@
+"""`evenly simulate batches`: would dealing by cost pay, tried on a user's own rows and costs, without Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, cast, get_args
+
+import typer
+from rich import box
+from rich.markup import escape
+from rich.table import Table
+
+from evenly.cli import simulate as shared
+from evenly.cli.output import people, print_json, runs_progress
+from evenly.cli.simulate_shuffle import UNITS_MS, costs_in_ms
+from evenly.errors import EmptyStream, InvalidParameter
+from evenly.lab.simulation.batch_comparison import SCHEDULERS, BatchesOutcome, compare_batches, scheduling
+from evenly.lab.simulation.batches import Objective
+
+_HEADINGS = ("scheduler", "k", "batches", "by cost", "time s", "bound s", "ratio", "mean ms", "S_L")
+_EXPLAINED = (
+    "k: instances; by cost: batches that were not dealt evenly; time: of all batches; bound: below it no dealing can go; "
+    "ratio: time over that of repartition(k); mean: completion time of a row, from the start of its batch; S_L: mean of "
+    "repartition(k) over this mean. What Spark itself takes for stages, tasks and routing is not simulated."
+)
+
+
+def batches(
+    file: Annotated[Path, typer.Argument(help="A Parquet or CSV file, one row per tuple, in the order of arrival.")],
+    key: Annotated[str, typer.Option(help="The column that says what a row costs, more or less: integers or text.")],
+    cost: Annotated[str, typer.Option(help="The column with the cost of each row.")],
+    unit: Annotated[str, typer.Option(help=f"The unit of the costs: {', '.join(UNITS_MS)}.")] = "ms",
+    scheduler: Annotated[
+        list[str] | None,
+        typer.Option(
+            help=f"Which schedulers, with commas between or repeated: {', '.join(SCHEDULERS)}; or your own, as MODULE:CLASS."
+        ),
+    ] = None,
+    instances: Annotated[str, typer.Option(help="Numbers of instances, with commas between.")] = "4,8,16",
+    batch_rows: Annotated[int, typer.Option(help="The rows of a batch.")] = 2_000,
+    objective: Annotated[str, typer.Option(help=f"What is wanted: {', '.join(get_args(Objective))}.")] = "completion",
+    parts: Annotated[int, typer.Option(help="In how many parts a batch is read.")] = 4,
+    seed: Annotated[int, typer.Option(help="Another seed reads the rows of a batch in another order.")] = 0,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead, for programs.")] = False,
+) -> None:
+    """Compare ways to deal out batches of rows of unequal cost: what `by_cost` does beside `repartition(k)`.
+
+    Costs are learnt from batch to batch, by the same scheduler as on Spark; the first batch is dealt evenly.
+    """
+    names = shared.wanted_groupings(scheduler or tuple(SCHEDULERS))
+    for name in names:
+        scheduling(name)
+    counts = shared._numbers(instances)  # noqa: SLF001 - of the same command
+    if objective not in get_args(Objective):
+        raise InvalidParameter(f"--objective must be one of {', '.join(get_args(Objective))}, got {objective!r}")
+    column = shared._column(file, key)  # noqa: SLF001
+    if len(column) == 0:
+        raise EmptyStream(f"{file} has no rows: there is nothing to simulate")
+    costs_ms = costs_in_ms(file, cost, unit)
+    with runs_progress() as progress:
+        bar = progress.add_task("simulating", total=len(names) * len(counts))
+        outcomes = compare_batches(
+            column,
+            costs_ms,
+            schedulers=names,
+            instances=counts,
+            batch_rows=batch_rows,
+            objective=cast("Objective", objective),
+            parts=parts,
+            seed=seed,
+            progress=lambda done: progress.advance(bar, done),
+        )
+    if json:
+        parameters = {
+            "file": str(file),
+            "key": key,
+            "cost": cost,
+            "unit": unit,
+            "schedulers": names,
+            "instances": counts,
+            "batch_rows": batch_rows,
+            "objective": objective,
+            "parts": parts,
+            "seed": seed,
+        }
+        print_json("simulate batches", parameters, [one.row() for one in outcomes])
+        return
+    people.print(
+        escape(f"{len(column):,} rows of {file.name} by {key}, {costs_ms.mean():.3g} ms each on average"), soft_wrap=True
+    )
+    table = Table(box=box.SIMPLE, padding=(0, 1, 0, 0), pad_edge=False)
+    for heading in _HEADINGS:
+        table.add_column(heading, justify="left" if heading == "scheduler" else "right", no_wrap=True)
+    for one in outcomes:
+        table.add_row(*map(escape, _line(one)))
+    people.print(table)
+    people.print(_EXPLAINED, soft_wrap=True)
+
+
+def _line(one: BatchesOutcome) -> tuple[str, ...]:
+    return (
+        one.scheduler,
+        str(one.instances),
+        f"{one.batches:,}",
+        f"{one.by_cost_batches:,}",
+        f"{one.seconds:,.4g}",
+        f"{one.bound_s:,.4g}",
+        f"{one.ratio:.2f}",
+        f"{one.completion_ms_mean:,.4g}",
+        f"{one.speedup_mean:.2f}",
+    )
