@@ -127,7 +127,7 @@ def router(routing: Routing, labels: I32, *, in_arrow: bool) -> Router:
             for instances, estimates_s in routed(routing, labels, (np.asarray(ids, np.int64) for ids in columns)):
                 yield pa.StructArray.from_arrays([pa.array(instances), pa.array(estimates_s)], [INSTANCE, ESTIMATE])
 
-        return cast("Router", F.arrow_udf(of_arrays, kind).asNondeterministic())
+        return cast("Router", F.arrow_udf(of_arrays, kind).asNondeterministic())  # type: ignore[attr-defined]
 
     def in_pandas(columns: Iterator[Any]) -> Iterator[Any]:
         import pandas as pd  # noqa: PLC0415 - where a worker needs it, only
