@@ -4,13 +4,17 @@ import logging
 from concurrent.futures import ThreadPoolExecutor
 from weakref import WeakKeyDictionary
 
+import numpy as np
 import pytest
 from pyspark.sql import functions as F
 
 import evenly
+from evenly.costs.model import CostModel
 from evenly.errors import UnsupportedSpark
+from evenly.spark.costs.routing import route, with_id
 from evenly.spark.features import Found
 from evenly.spark.placing import canary, murmur3
+from evenly.worker.routing import Routing
 
 INSTANCES = 4
 
@@ -140,3 +144,11 @@ def test_and_sparks_hash_does_where_that_slot_would_not(visits, mapping, caplog)
 def test_splitting_keys_names_the_spark_that_it_needs(visits, mapping):
     with pytest.raises(UnsupportedSpark, match=r"repartitionById, which Spark 4\.1 or later has; this is Spark 4\.0\.2"):
         evenly.split_by_key(visits, key="user", instances=INSTANCES, mapping=mapping)
+
+
+@pytest.mark.usefixtures("before_repartition_by_id", "other_hash")
+def test_rows_dealt_by_cost_are_then_dealt_evenly(visits, caplog):
+    routing = Routing(CostModel(("user",)).table, np.full(INSTANCES, 1 / INSTANCES), "longest-first")
+    dealt = route(with_id(visits, ("user",), order="content"), routing, routers=1)
+    assert evenly.placed_rows(dealt, instances=INSTANCES).rows == (250,) * INSTANCES
+    assert [record.message.split(":")[0] for record in caplog.records] == ["rows dealt by cost"]
