@@ -72,6 +72,6 @@ def test_internals_of_spark_are_trusted_on_the_releases_that_they_were_tested_wi
     assert untested(Feature.STATE_REWRITER, Found("4.3.7")) is None
     for other in ("4.2.0", "4.4.0"):
         assert untested(Feature.STATE_REWRITER, Found(other)) == (
-            f"its internal StateRewriter, which was tested with Spark 4.3 alone; this is Spark {other}"
+            f"Spark's internal StateRewriter, which was tested with Spark 4.3 alone; this is Spark {other}"
         )
     assert untested(Feature.TO_ARROW, Found("9.0.0")) is None

@@ -48,7 +48,7 @@ class Feature(Enum):
     PLANS = Needs("plans in the driver's Java", classic=True)
     ANALYSIS_AT_ONCE = Needs("analysis of an expression when it is written", classic=True)
     STATE_READER = Needs("the data source 'statestore'", since=(4, 0), classic=True)
-    STATE_REWRITER = Needs("its internal StateRewriter", since=(4, 2), classic=True, tested=((4, 3),))
+    STATE_REWRITER = Needs("Spark's internal StateRewriter", since=(4, 2), classic=True, tested=((4, 3),))
 
 
 @dataclass(frozen=True)

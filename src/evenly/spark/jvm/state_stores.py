@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from py4j.java_gateway import JavaClass
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
@@ -62,6 +63,9 @@ def check_rewritable(spark: SparkSession) -> None:
             f"moving state needs {why}. To move it all the same, after a try on a copy of the checkpoint: "
             f"spark.conf.set('{ALLOW_UNTESTED}', 'true')"
         )
+    jvm: Any = spark._jvm
+    if not isinstance(jvm.org.apache.spark.sql.execution.streaming.state.StateRewriter, JavaClass):
+        raise ImmovableState(f"moving state needs {Feature.STATE_REWRITER.value.what}, and {found} has none any more")
 
 
 class StateStores:
