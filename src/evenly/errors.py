@@ -79,6 +79,10 @@ class JavaNotFound(EvenlyError, RuntimeError):
     """No Java that Spark can run on."""
 
 
+class UnsupportedSpark(EvenlyError, RuntimeError):
+    """A Spark that lacks what is asked for: too early a release, Spark Connect, or one that hashes in another way."""
+
+
 class StreamingMismatch(EvenlyError, ValueError):
     """A streaming DataFrame used in a way that only a batch DataFrame allows, or the reverse."""
 

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 
 import evenly
 from evenly.spark.java import provide_java
+from evenly.spark.placing.canary import slots_lead
 
 INSTANCES = 4
 
@@ -58,6 +59,11 @@ def told(spark):
         df.transform(evenly.by_key, key="usr", instances=2)
     except evenly.EvenlyError as error:
         results["error"] = str(error)
+    results["slots lead"] = slots_lead(spark, by="the test")
+    try:
+        evenly.check_placement(placed)
+    except evenly.EvenlyError as error:
+        results["classic only"] = f"{type(error).__name__}: {error}"
     return results
 
 

@@ -52,6 +52,15 @@ def test_errors_are_those_of_a_classic_session(told):
     assert "user, amount" in told["error"]
 
 
+def test_the_server_is_asked_how_it_hashes(told):
+    assert told["slots lead"] is True
+
+
+def test_what_needs_a_classic_session_says_so(told):
+    assert told["classic only"].startswith("UnsupportedSpark: check_placement needs plans in the driver's Java")
+    assert "through Spark Connect" in told["classic only"]
+
+
 def test_by_cost_works_on_connect(tmp_path):
     told = ran("connected_costs.py", tmp_path)
     assert told["session"].startswith("pyspark.sql.connect")

@@ -37,6 +37,7 @@ BUILTIN = {
     errors.JavaNotFound: RuntimeError,
     errors.KeyTooHot: ValueError,
     errors.StreamingMismatch: ValueError,
+    errors.UnsupportedSpark: RuntimeError,
     errors.LinkUnavailable: OSError,
     errors.SendFailed: RuntimeError,
     errors.DestinationFailed: ConnectionError,

@@ -21,8 +21,10 @@ from pyspark.sql.types import DataType, DoubleType, IntegerType, StructType
 
 from evenly.errors import ColumnConflict, InvalidKeys, InvalidParameter, UnknownColumn
 from evenly.kernels.types import I32
+from evenly.spark.features import Feature, has
 from evenly.spark.keyed.keys import key_names, quoted
 from evenly.spark.placing import murmur3
+from evenly.spark.placing.canary import slots_lead
 from evenly.spark.placing.placement import INSTANCE
 from evenly.worker.executing import ESTIMATE, ID
 from evenly.worker.routing import Routing, routed
@@ -51,8 +53,8 @@ def with_id(df: DataFrame, expressions: tuple[str, ...], *, order: Order | None 
         ordered = [] if order is None else [F.monotonically_increasing_id() if order == "arrival" else content_hash(df)]
         identity = F.xxhash64(*(key_column(df, each) for each in expressions))
         keyed = df.select("*", identity.alias(ID), *(number.alias(ORDER) for number in ordered))
-        if not hasattr(df, "_jdf"):
-            _ = keyed.schema  # Connect looks at an expression only when it must
+        if not has(df.sparkSession, Feature.ANALYSIS_AT_ONCE):
+            _ = keyed.schema
     except ParseException as error:
         raise InvalidParameter(f"{told} is neither a column nor an SQL expression: {_first(error)}") from error
     except AnalysisException as error:
@@ -109,27 +111,31 @@ def route(df: DataFrame, routing: Routing, *, routers: int | None) -> DataFrame:
     gathered = df if routers is None else df.repartition(1) if routers == 1 else df.repartition(routers, ORDER)
     rows = gathered.sortWithinPartitions(ORDER).drop(ORDER)
     partitions = routing.shares.size
-    by_id = hasattr(type(df), "repartitionById")  # Spark 4.1 and later
+    by_id = has(df.sparkSession, Feature.REPARTITION_BY_ID)
     labels = np.arange(partitions, dtype=np.int32) if by_id else slots(partitions)
-    told = rows.withColumn(_TOLD, router(routing, labels)(F.col(ID)))
+    told = rows.withColumn(_TOLD, router(routing, labels, in_arrow=has(df.sparkSession, Feature.ARROW_UDF))(F.col(ID)))
     answers = [F.col(f"{_TOLD}.{name}").alias(name) for name in (INSTANCE, ESTIMATE)]
     routed = told.select("*", *answers).drop(_TOLD)
-    return routed.repartitionById(partitions, INSTANCE) if by_id else routed.repartition(partitions, INSTANCE)
+    if by_id:
+        return routed.repartitionById(partitions, INSTANCE)
+    # Where labels do not lead to their partitions, equal numbers of rows do.
+    leads = slots_lead(df.sparkSession, by="rows dealt by cost")
+    return routed.repartition(partitions, *([INSTANCE] if leads else []))
 
 
-def router(routing: Routing, labels: I32) -> Router:
+def router(routing: Routing, labels: I32, *, in_arrow: bool) -> Router:
     """The instance and the estimate of each row, of its id.
 
     Not a deterministic function, for Spark: else it would take away the sort below for want of a reason, or call it twice.
     """
     kind = StructType().add(INSTANCE, IntegerType()).add(ESTIMATE, DoubleType())
-    if hasattr(F, "arrow_udf"):  # Spark 4.1 and later
+    if in_arrow:
 
-        def in_arrow(columns: Iterator[pa.Array]) -> Iterator[pa.Array]:
+        def of_arrays(columns: Iterator[pa.Array]) -> Iterator[pa.Array]:
             for instances, estimates_s in routed(routing, labels, (np.asarray(ids, np.int64) for ids in columns)):
                 yield pa.StructArray.from_arrays([pa.array(instances), pa.array(estimates_s)], [INSTANCE, ESTIMATE])
 
-        return cast("Router", F.arrow_udf(in_arrow, kind).asNondeterministic())
+        return cast("Router", F.arrow_udf(of_arrays, kind).asNondeterministic())  # type: ignore[attr-defined]
 
     def in_pandas(columns: Iterator[Any]) -> Iterator[Any]:
         import pandas as pd  # noqa: PLC0415 - where a worker needs it, only

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
 
 from evenly.costs.model import CostModel
-from evenly.errors import DamagedData, InvalidParameter, MissingFile, UnreadableFile
+from evenly.errors import DamagedData, MissingFile, UnreadableFile
+from evenly.spark.features import Feature, require
 from evenly.spark.jvm.hadoop_files import Folder, as_it_is
 from evenly.spark.jvm.java_errors import Py4JJavaError
 
@@ -35,8 +35,7 @@ def save_costs(spark: Any, costs: CostModel, path: str | os.PathLike[str]) -> No
     if not _SCHEME.match(named):
         costs.save(named)
         return
-    if not isinstance(spark, SparkSession) or not hasattr(spark, "_jsparkSession"):
-        raise InvalidParameter(f"{named} can be written from a classic Spark session only: save the costs to a local file")
+    require(spark, Feature.FOLDERS, by=f"writing {named}", remedy="Save the costs to a local file")
     folder, _, name = named.rpartition("/")
     try:
         Folder(spark, folder).write(name, costs.to_json())

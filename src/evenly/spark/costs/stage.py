@@ -22,6 +22,7 @@ from evenly.spark.costs.dealing import deal_in_turn
 from evenly.spark.costs.options import Options, checked_schema, one_attempt
 from evenly.spark.costs.routing import route
 from evenly.spark.costs.skipped import LETTER_TYPE
+from evenly.spark.features import Feature, has, require
 from evenly.spark.worker_errors import worker_errors
 from evenly.worker.calling import Calls
 from evenly.worker.executing import ESTIMATE, ID, MOST_MEASURED, REPORT, Work, executor
@@ -92,7 +93,7 @@ class Stage:
         """The ways to deal out `df` by cost that there are."""
         if self.options.routers is not None:
             return ("routers",)
-        return WAYS if hasattr(type(df), "repartitionById") else WAYS[1:]  # Spark 4.1 and later
+        return WAYS if has(df.sparkSession, Feature.REPARTITION_BY_ID) else WAYS[1:]
 
     def _ordered(self, placed: DataFrame) -> DataFrame:
         """Rows in the order in which an instance should run them."""
@@ -133,6 +134,7 @@ def _arrow_schema(df: DataFrame, schema: StructType) -> pa.Schema:
     spark = df.sparkSession
     asked = (schema.json(), spark.conf.get("spark.sql.session.timeZone"))
     if asked not in _in_arrow:
+        require(spark, Feature.TO_ARROW, by="dealing rows by cost", remedy="Use mapInArrow")
         nothing = (F.lit(None).cast(field.dataType).alias(field.name) for field in schema.fields)
         _in_arrow[asked] = spark.range(0).select(*nothing).toArrow().schema
     return _in_arrow[asked]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
@@ -21,6 +21,7 @@ from evenly.spark.costs.skipped import failed_rows, good_rows
 from evenly.spark.costs.stage import Stage, reports_of, results_of
 from evenly.spark.costs.store import CostStore
 from evenly.spark.costs.watch import CostWatch
+from evenly.spark.features import Feature, require
 from evenly.spark.jvm.sizes import size_of
 
 _LOG = logging.getLogger(__name__)
@@ -76,8 +77,7 @@ def stream_by_cost(
     if not rows.isStreaming:
         raise StreamingMismatch("stream_by_cost needs a streaming DataFrame: use by_cost for a batch")
     spark = rows.sparkSession
-    if not isinstance(spark, SparkSession) or not hasattr(spark, "_jsparkSession"):
-        raise StreamingMismatch("stream_by_cost needs a classic Spark session: on Connect use by_cost inside foreachBatch")
+    require(spark, Feature.FOLDERS, by="stream_by_cost", remedy="Use by_cost inside foreachBatch")
     options = checked_options(
         function,
         instances=instances,

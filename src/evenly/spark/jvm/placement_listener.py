@@ -16,6 +16,7 @@ from pyspark import SparkContext
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import DataFrame, SparkSession
 
+from evenly.spark.features import Feature, has
 from evenly.spark.jvm.shuffled_again import ShuffledAgain, shuffled_again
 
 _LOG = logging.getLogger(__name__)
@@ -30,7 +31,7 @@ _registered: set[int] = set()
 
 def tell_of_shuffles(df: DataFrame, slot: str) -> None:
     """Have it logged, from now on, where an action in the session of `df` forgets this slot; nothing where that cannot be."""
-    if not hasattr(df, "_jdf") or not _LOG.isEnabledFor(logging.WARNING):
+    if not has(df.sparkSession, Feature.PLANS) or not _LOG.isEnabledFor(logging.WARNING):
         return
     _slots.add(slot)
     try:

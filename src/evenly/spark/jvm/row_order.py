@@ -7,6 +7,8 @@ import re
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from evenly.spark.features import Feature, has
+
 _KEEPS_ORDER = {
     *("Project", "Filter", "Generate", "MapInPandas", "PythonMapInArrow", "MapInArrow", "ArrowEvalPython", "BatchEvalPython"),
     *("SubqueryAlias", "CollectMetrics", "EventTimeWatermark"),
@@ -20,8 +22,8 @@ def comes_in_any_order(df: DataFrame) -> bool:
 
     Sorted by the user, that is: a merge join sorts too, but leaves ties in any order.
     """
-    if not hasattr(df, "_jdf"):
-        return True  # Spark Connect does not show its plan
+    if not has(df.sparkSession, Feature.PLANS):
+        return True
     execution = df._jdf.queryExecution()
     if df.isStreaming:
         # It has no physical plan yet, and in the batch that foreachBatch gets there is nothing left to see of its shuffles.

@@ -9,6 +9,8 @@ from typing import Any
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame
 
+from evenly.spark.features import Feature, has
+
 _PLAIN = frozenset({"Project", "SubqueryAlias", "Sort", "Repartition", "RepartitionByExpression", "View", "ResolvedHint"})
 """Operators that give as many rows as they get."""
 
@@ -29,7 +31,7 @@ def size_of(df: DataFrame, *, last_rows: int = 0) -> Size:
 
     Where there is no count, `last_rows` stand in: the rows of the last batch.
     """
-    if not hasattr(df, "_jdf"):
+    if not has(df.sparkSession, Feature.PLANS):
         return Size(rows=last_rows or None)
     slots = _slots(df)
     try:

@@ -1,7 +1,8 @@
 """The state stores of a checkpoint as Spark's own offline tools see them: raw rows of every column family, and their schemas.
 
-Spark has no public way to write state. Its offline repartitioning (Spark 4.3 and later) is built of parts that are open in the
-JVM: a reader of all column families and a `StateRewriter`. They are used here and nowhere else in Evenly.
+Spark has no public way to write state. Its offline repartitioning is built of parts that are open in the JVM: a reader of all
+column families and a `StateRewriter`. They are used here and nowhere else in Evenly. They are internals, which a release may
+change without a word, so only those releases are let pass that they were tested with (`evenly.spark.features` lists them).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import json
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from py4j.java_gateway import JavaClass
 from pyspark.java_gateway import ensure_callback_server_started
@@ -18,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from evenly.errors import ImmovableState
+from evenly.spark.features import Feature, Found, missing, untested
 
 
 @dataclass(frozen=True)
@@ -42,8 +44,28 @@ class Store:
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
+ALLOW_UNTESTED = "spark.evenly.state.allowUntestedSpark"
+"""A setting of a session: "true" lets its state be moved by releases of Spark that this was not tested with."""
+
 Rewrite = Callable[[Store, DataFrame], DataFrame]
 """The rows of a store as they are, to the rows as they shall be, in the partitions where they shall be."""
+
+
+def check_rewritable(spark: SparkSession) -> None:
+    """Raise `ImmovableState` on a Spark that cannot rewrite state, or was never seen to do it right."""
+    found = Found.of(spark)
+    why = missing(Feature.STATE_REWRITER, found)
+    if why is not None:
+        raise ImmovableState(f"moving state needs {why}")
+    why = untested(Feature.STATE_REWRITER, found)
+    if why is not None and str(spark.conf.get(ALLOW_UNTESTED, "false")).lower() != "true":
+        raise ImmovableState(
+            f"moving state needs {why}. To move it all the same, after a try on a copy of the checkpoint: "
+            f"spark.conf.set('{ALLOW_UNTESTED}', 'true')"
+        )
+    jvm: Any = spark._jvm
+    if not isinstance(jvm.org.apache.spark.sql.execution.streaming.state.StateRewriter, JavaClass):
+        raise ImmovableState(f"moving state needs {Feature.STATE_REWRITER.value.what}, and {found} has none any more")
 
 
 class StateStores:
@@ -51,11 +73,7 @@ class StateStores:
     a struct), `key_bytes`, `value_bytes` and `column_family_name`."""
 
     def __init__(self, spark: SparkSession, checkpoint: str, batch: int) -> None:
-        self._jvm = cast("Any", getattr(spark, "_jvm", None))
-        if self._jvm is None or not isinstance(self._streaming.state.StateRewriter, JavaClass):
-            raise ImmovableState(
-                f"state can be moved with Spark 4.3 or later, not through Spark Connect; this is {spark.version}"
-            )
+        self._jvm: Any = spark._jvm
         self._session = _without_adaptive_execution(spark)
         self._java: Any = self._session._jsparkSession
         self._settings = self._java.sessionState().newHadoopConf()

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from evenly.checks import checked_instances
 from evenly.errors import ColumnConflict, StreamingMismatch
 from evenly.keys.mapping import Mapping
+from evenly.spark.features import Feature, has
 from evenly.spark.jvm.placement_listener import tell_of_shuffles
 from evenly.spark.keyed.keys import Key, key_columns, key_names, quoted
 from evenly.spark.keyed.learning import learn_mapping
+from evenly.spark.placing.canary import check_slots_lead, slots_lead
 from evenly.spark.placing.mapping_check import check_mapping
 from evenly.spark.placing.own_columns import own_name
 from evenly.spark.placing.placement import AT, with_instance, with_slot
@@ -54,6 +57,10 @@ def by_key(
 
     Null is a key like any other, and so is NaN. A single key heavier than the mean load of an instance cannot be
     balanced by any placement of whole keys; `mapping.least_imbalance_pct` says what is possible.
+
+    At the first placement of an application Spark is asked whether it hashes as slots need it (no job runs for that). On a
+    Spark that does not, a warning is logged and rows are placed by Spark's hash of the key, with a slot that is 0 everywhere;
+    a stream is refused (`UnsupportedSpark`).
     """
     instances = checked_instances(instances)
     names = key_names(df, key)
@@ -68,18 +75,22 @@ def by_key(
             df if fit_on is None else fit_on, key=key, instances=instances, tolerance_pct=tolerance_pct, seed=seed
         )
     check_mapping(mapping, df, names, instances)
+    if slot is None and has(df.sparkSession, Feature.REPARTITION_BY_ID):
+        return with_instance(df, mapping, names, AT).repartitionById(instances, AT).drop(AT)
     if df.isStreaming:
-        return _streaming(df, mapping, names, slot)
+        check_slots_lead(df.sparkSession, by="by_key of a stream")
+        return _placed_by_own_slot(df, mapping, names) if slot is None else _streaming(df, mapping, names, slot)
+    if not slots_lead(df.sparkSession, by="by_key"):
+        same = df if slot is None else df.withColumn(slot, F.lit(0))
+        return same.repartition(instances, *key_columns(names))
     if slot is None:
-        return _placed_by_id(df, mapping, names)
+        return _placed_by_own_slot(df, mapping, names)
     tell_of_shuffles(df, slot)
     placed = marked(with_slot(df, mapping, names, slot), slot, names)
     return placed.repartition(instances, *key_columns(names), quoted(slot))
 
 
-def _streaming(df: DataFrame, mapping: Mapping, names: tuple[str, ...], slot: str | None) -> DataFrame:
-    if slot is None:
-        return _placed_by_id(df, mapping, names)
+def _streaming(df: DataFrame, mapping: Mapping, names: tuple[str, ...], slot: str) -> DataFrame:
     partitions = int(df.sparkSession.conf.get(_SHUFFLE_PARTITIONS) or 0)
     if partitions != mapping.instances:
         raise StreamingMismatch(
@@ -89,8 +100,6 @@ def _streaming(df: DataFrame, mapping: Mapping, names: tuple[str, ...], slot: st
     return marked(with_slot(df, mapping, names, slot), slot, names)
 
 
-def _placed_by_id(df: DataFrame, mapping: Mapping, names: tuple[str, ...]) -> DataFrame:
-    if not hasattr(type(df), "repartitionById"):  # Spark before 4.1
-        slot = own_name("slot")
-        return with_slot(df, mapping, names, slot).repartition(mapping.instances, *key_columns(names), slot).drop(slot)
-    return with_instance(df, mapping, names, AT).repartitionById(mapping.instances, AT).drop(AT)
+def _placed_by_own_slot(df: DataFrame, mapping: Mapping, names: tuple[str, ...]) -> DataFrame:
+    slot = own_name("slot")
+    return with_slot(df, mapping, names, slot).repartition(mapping.instances, *key_columns(names), slot).drop(slot)

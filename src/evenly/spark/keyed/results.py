@@ -12,6 +12,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from evenly.errors import ColumnConflict
+from evenly.spark.features import Feature, has
 
 _BY_NAME = "spark.sql.legacy.execution.pandas.groupedMap.assignColumnsByName"
 _SAFELY = "spark.sql.execution.pandas.convertToArrowArraySafely"
@@ -44,9 +45,9 @@ class Results:
     @cached_property
     def arrow(self) -> pa.Schema:
         """What Spark makes of the schema in Arrow."""
-        if hasattr(type(self.empty), "toArrow"):
+        if has(self.empty.sparkSession, Feature.TO_ARROW):
             return self.empty.toArrow().schema
-        return to_arrow_schema(self.schema)  # Spark before 4.0
+        return to_arrow_schema(self.schema)
 
 
 def _is_on(spark: SparkSession, setting: str, default: str) -> bool:

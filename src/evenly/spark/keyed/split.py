@@ -18,6 +18,7 @@ from evenly.errors import ColumnConflict, InvalidKeys, InvalidParameter, Streami
 from evenly.keys.hot_keys import split_hot_keys
 from evenly.keys.mapping import Mapping
 from evenly.keys.split_mapping import SplitMapping, Way
+from evenly.spark.features import Feature, require
 from evenly.spark.keyed.keys import Key, check_distinct, key_columns, key_names
 from evenly.spark.keyed.learning import learn_mapping
 from evenly.spark.placing.lookup import lookup_tables, smallest
@@ -84,6 +85,7 @@ def planned_split(
     """The key columns, and the mapping to follow: learnt, planned or given."""
     instances = checked_instances(instances)
     names = key_names(df, key)
+    require(df.sparkSession, Feature.REPARTITION_BY_ID, by="a key that is split", remedy="Keep keys whole with by_key")
     if df.isStreaming:
         raise StreamingMismatch("keys of a streaming DataFrame cannot be split: use it on the batches of foreachBatch")
     if mapping is None:

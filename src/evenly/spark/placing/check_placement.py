@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from pyspark.sql import DataFrame
 
-from evenly.errors import StreamingMismatch
 from evenly.keys.placed import Use, use_of
+from evenly.spark.features import Feature, require
 from evenly.spark.jvm.plan_roles import keyed_plan
 from evenly.spark.jvm.shuffled_again import ShuffledAgain, executed_plan, shuffled_again
 
@@ -28,8 +28,7 @@ def check_placement(df: DataFrame) -> tuple[ShuffledAgain, ...]:
     result its operators with state are judged, which must group by exactly the key and the slot (`stream_by_key` does that
     itself, and refuses).
     """
-    if not hasattr(df, "_jdf"):
-        raise StreamingMismatch("check_placement needs a classic Spark session: Spark Connect does not show its plans")
+    require(df.sparkSession, Feature.PLANS, by="check_placement", remedy="Count what instances hold with placed_rows")
     found = tuple(dict.fromkeys(_found_streaming(df))) if df.isStreaming else shuffled_again(executed_plan(df))
     for it in found:
         _LOG.warning("%s", it)

@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 
 from evenly.kernels.types import I64, U64
 from evenly.keys.cuckoo import in_places, two_choice_tables
+from evenly.spark.features import Feature, has
 
 Table = NDArray[np.signedinteger[Any]]
 
@@ -27,7 +28,7 @@ _SPARK_TYPES = {np.dtype(np.int8): "tinyint", np.dtype(np.int16): "smallint", np
 
 def lookup_tables(df: DataFrame, tables: dict[str, Table]) -> dict[str, Column]:
     """Each table as a constant array column for expressions over `df`: index it with an INT column."""
-    if not hasattr(type(df), "scalar"):  # Spark before 4.0
+    if not has(df.sparkSession, Feature.SCALAR_SUBQUERY):
         return {name: array_literal(table) for name, table in tables.items()}
     arrays = {
         name: pa.array([table], pa.list_(pa.field("entry", pa.from_numpy_dtype(table.dtype), nullable=False)))

@@ -82,10 +82,20 @@ def _slotted(steps: DataFrame, instances: int, names: tuple[str, ...], column: s
     """`steps`, whose step "routed" is the instance, with the slot."""
     constants = lookup_tables(steps, {"constants": murmur3.partition_constants(instances)})["constants"]
     mixed = constants[_step("routed")].bitwiseXOR(F.hash(*key_columns(within), *key_columns(names)))
-    steps = steps.withColumn(_name("turned"), _product32(mixed, murmur3.UNMIX_FIRST))
-    turned, bits = _step("turned"), murmur3.UNMIX_ROTATION
+    steps = steps.withColumn(_name("turned"), turned(mixed))
+    return _drop_steps(steps.withColumn(column, slot_of(_step("turned"))))
+
+
+def turned(mixed: Column) -> Column:
+    """The first half of undoing the mix of a slot; `slot_of` is the second. (A value that is used twice is a step.)"""
+    return _product32(mixed, murmur3.UNMIX_FIRST)
+
+
+def slot_of(turned: Column) -> Column:
+    """The slot, of what `turned` gives."""
+    bits = murmur3.UNMIX_ROTATION
     rotated = F.shiftrightunsigned(turned, bits).bitwiseOR(F.shiftleft(turned, 32 - bits))
-    return _drop_steps(steps.withColumn(column, _product32(rotated, murmur3.UNMIX_SECOND)))
+    return _product32(rotated, murmur3.UNMIX_SECOND)
 
 
 def _routed(df: DataFrame, spans: Sequence[Span], names: tuple[str, ...], window: str | None) -> DataFrame:

@@ -14,6 +14,7 @@ from evenly.emission.destinations.delivery import Pacing, destination_of
 from evenly.emission.link.outgoing import UNSCHEDULED
 from evenly.emission.policies.base import Emission
 from evenly.errors import InvalidParameter, StreamingMismatch
+from evenly.spark.features import Feature, require
 from evenly.spark.jvm.row_order import comes_in_any_order, in_one_order
 from evenly.spark.sending.encoding import BODY, bodies
 from evenly.spark.sending.kept import KeptBatches
@@ -85,8 +86,7 @@ def send(
     encoded = bodies(df, column)
     if checkpoint is not None:
         spark = df.sparkSession
-        if not hasattr(spark, "_jsparkSession"):
-            raise InvalidParameter("checkpoint= needs a classic Spark session: leave it and sender= out on Spark Connect")
+        require(spark, Feature.FOLDERS, by="checkpoint=", remedy="Leave it and sender= out")
         encoded = KeptBatches(spark, str(checkpoint), in_turn=False).rows(encoded, sender, batch)
     elif comes_in_any_order(df):
         encoded = in_one_order(encoded, BODY)

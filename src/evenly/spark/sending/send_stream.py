@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from evenly.emission.destinations.base import Destination, NumberedRow
@@ -16,6 +16,7 @@ from evenly.emission.destinations.delivery import Pacing, destination_of
 from evenly.emission.link.outgoing import UNSCHEDULED
 from evenly.emission.policies.base import Emission
 from evenly.errors import StreamingMismatch
+from evenly.spark.features import Feature, require
 from evenly.spark.jvm.hadoop_files import Folder
 from evenly.spark.jvm.row_order import comes_in_any_order, in_one_order
 from evenly.spark.sending.encoding import BODY, bodies
@@ -58,8 +59,7 @@ def send_stream(
     spark = rows.sparkSession
     if not rows.isStreaming:
         raise StreamingMismatch("send_stream needs a streaming DataFrame: use send for a batch")
-    if not isinstance(spark, SparkSession) or not hasattr(spark, "_jsparkSession"):
-        raise StreamingMismatch("send_stream needs a classic Spark session: use send in a foreachBatch of your own")
+    require(spark, Feature.FOLDERS, by="send_stream", remedy="Use send in a foreachBatch of your own")
     # All of it before the query starts, and not when its first rows come.
     destination, pacing = destination_of(to), Pacing(link, policy, interval_ms, capacity, timeout_s)
     bodies(rows, column)

@@ -33,7 +33,7 @@ from evenly.spark.jvm.checkpoint_files import Files
 from evenly.spark.jvm.hadoop_files import Folder
 from evenly.spark.jvm.java_errors import Py4JError
 from evenly.spark.jvm.starting import running_query_ids
-from evenly.spark.jvm.state_stores import PROVIDER, ROCKSDB, StateStores, Store
+from evenly.spark.jvm.state_stores import PROVIDER, ROCKSDB, StateStores, Store, check_rewritable
 from evenly.spark.placing.mapping_check import hashed_alike
 from evenly.spark.state import lineage
 from evenly.spark.state.lineage import Record, current_checkpoint, location
@@ -308,6 +308,7 @@ def _intent(folder: Folder) -> dict[str, Any] | None:
 
 
 def _planned(spark: SparkSession, path: str, key: tuple[str, ...], slot: str) -> _Plan:
+    check_rewritable(spark)
     operators(spark, path)  # one clear error if there is no state
     at, files, batch = current_checkpoint(spark, path), Files(spark, path), committed_batch(spark, path)
     if files.scheme not in _RENAME_IN_ONE_STEP:

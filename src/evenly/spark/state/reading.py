@@ -14,6 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from evenly.errors import InvalidCheckpoint, InvalidParameter
+from evenly.spark.features import Feature, require
 from evenly.spark.jvm.hadoop_files import Folder
 from evenly.spark.jvm.java_errors import Py4JError
 from evenly.spark.state.lineage import current_checkpoint
@@ -67,6 +68,7 @@ def committed_batch(spark: SparkSession, checkpoint: str | os.PathLike[str]) -> 
 
 def operators(spark: SparkSession, checkpoint: str | os.PathLike[str]) -> tuple[Operator, ...]:
     """The stateful operators of a query, by Spark's number. Works while the query runs; it reads the last finished batch."""
+    require(spark, Feature.STATE_READER, by="reading state", remedy="Use a classic session of a later Spark")
     batch = committed_batch(spark, checkpoint)
     path = current_checkpoint(spark, checkpoint)
     if not Folder(spark, path).child("state").names():

@@ -6,14 +6,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from evenly.checks import checked_instances
 from evenly.errors import ColumnConflict, InvalidParameter, StreamingMismatch, UnknownColumn
 from evenly.keys.controller import DriftController
 from evenly.keys.dkg import DKG
 from evenly.keys.mapping import Mapping
+from evenly.spark.features import Feature, require
 from evenly.spark.keyed.keys import Key, key_names, type_names
+from evenly.spark.placing.canary import check_slots_lead
 from evenly.spark.placing.mapping_check import check_same_types
 from evenly.spark.streaming.changing import recover_move
 from evenly.spark.streaming.first_look import can_look, first_look
@@ -69,10 +71,10 @@ def stream_by_key(
     frames = (rows,) if isinstance(rows, DataFrame) else tuple(rows)
     placement = _checked_placement(frames, key, instances, slot, window)
     spark, at = frames[0].sparkSession, str(checkpoint)
-    if not isinstance(spark, SparkSession) or not hasattr(spark, "_jsparkSession"):
-        raise StreamingMismatch(
-            "stream_by_key needs a classic Spark session: Spark Connect has no way to the checkpoint's folder"
-        )
+    require(spark, Feature.FOLDERS, by="stream_by_key", remedy="Use a classic session")
+    if controller:
+        require(spark, Feature.TOP_K, by="the controller of stream_by_key", remedy="Give controller=False")
+    check_slots_lead(spark, by="stream_by_key")
     store = MappingStore(spark, at, placement)
     if store.load():
         recover_move(spark, at, store)
