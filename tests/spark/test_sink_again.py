@@ -44,7 +44,7 @@ def source(spark, tmp_path):
 
 
 def run(rows, url, checkpoint, **options):
-    query = evenly.send_stream(
+    query = evenly.stream_send(
         rows, to=evenly.HttpPost(url), checkpoint=checkpoint, trigger={"availableNow": True}, timeout_s=20.0, **options
     )
     query.awaitTermination(120)

@@ -35,7 +35,7 @@ def worker_errors() -> Iterator[None]:
     """Errors of ours that end a Spark action inside are raised as their class, from Spark's own error.
 
         with evenly.worker_errors():
-            df.transform(evenly.by_cost, function=fetch, schema=schema, instances=16).write.parquet(path)
+            df.transform(evenly.apply_by_cost, function=fetch, schema=schema, instances=16).write.parquet(path)
 
     So `except evenly.errors.FunctionFailed` works where Spark raises its PythonException. All other errors pass unchanged. It
     serves actions, `query.awaitTermination()` and, with `own_error`, `query.exception()`, on classic and on Connect sessions.

@@ -23,7 +23,7 @@ from pyspark.sql.types import StructType
 
 from evenly.costs.model import CostModel
 from evenly.kernels.types import F64, I64
-from evenly.spark.costs.by_cost import by_cost
+from evenly.spark.costs.apply_by_cost import apply_by_cost
 from evenly.spark.costs.watch import CostWatch
 
 Function = Callable[[Any], tuple[Any, ...]]
@@ -169,7 +169,7 @@ class Trial:
         watch = CostWatch()
 
         def grouped() -> DataFrame:
-            return by_cost(
+            return apply_by_cost(
                 df,
                 Stamped(self.function, slowness),
                 self.schema,

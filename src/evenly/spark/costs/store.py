@@ -62,6 +62,6 @@ def saved_costs(spark: SparkSession, checkpoint: str) -> CostModel:
     found = CostStore(spark, checkpoint).newest()
     if found is None:
         raise InvalidCheckpoint(
-            f"there are no costs in {checkpoint}: it is not the checkpoint of stream_by_cost, or no batch ended"
+            f"there are no costs in {checkpoint}: it is not the checkpoint of stream_apply_by_cost, or no batch ended"
         )
     return found.model

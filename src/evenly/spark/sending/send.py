@@ -66,7 +66,7 @@ def send(
       in `evenly/sending/<batch>`; remove that when the run will not be repeated. A random name unless told, and batch 0.
     """
     if df.isStreaming:
-        raise StreamingMismatch("a streaming DataFrame is not sent at once: use send_stream")
+        raise StreamingMismatch("a streaming DataFrame is not sent at once: use stream_send")
     destination = destination_of(to)
     pacing = Pacing(link, policy, interval_ms, capacity, timeout_s)
     if sender is not None and checkpoint is None:

@@ -23,7 +23,7 @@ from evenly.spark.sending.tasks import checked_sender, send_bodies
 _QUERY_ID = "sql.streaming.queryId"
 
 
-def send_stream(
+def stream_send(
     rows: DataFrame,
     *,
     to: Destination | Callable[[NumberedRow], object],
@@ -41,7 +41,7 @@ def send_stream(
 ) -> StreamingQuery:
     """Start a streaming query that sends every row to a destination outside Spark.
 
-        evenly.send_stream(rows, to=evenly.TcpLines("collector", 9000), checkpoint="/data/to-collector")
+        evenly.stream_send(rows, to=evenly.TcpLines("collector", 9000), checkpoint="/data/to-collector")
 
     Every batch is sent as `send` does it, with its guarantees and its options; the next begins when the destination has all of
     it. `sender` is the query's id unless told, which is kept in the checkpoint, and `batch` the number of the batch. A batch is
@@ -57,9 +57,9 @@ def send_stream(
     """
     spark = rows.sparkSession
     if not rows.isStreaming:
-        raise StreamingMismatch("send_stream needs a streaming DataFrame: use send for a batch")
+        raise StreamingMismatch("stream_send needs a streaming DataFrame: use send for a batch")
     if not isinstance(spark, SparkSession) or not hasattr(spark, "_jsparkSession"):
-        raise StreamingMismatch("send_stream needs a classic Spark session: use send in a foreachBatch of your own")
+        raise StreamingMismatch("stream_send needs a classic Spark session: use send in a foreachBatch of your own")
     # All of it before the query starts, and not when its first rows come.
     destination, pacing = destination_of(to), Pacing(link, policy, interval_ms, capacity, timeout_s)
     bodies(rows, column)

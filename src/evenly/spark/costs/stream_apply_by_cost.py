@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 from evenly.costs.model import CostModel
 from evenly.costs.scheduler import CostScheduler
 from evenly.errors import InvalidParameter, StreamingMismatch
-from evenly.spark.costs.by_cost import Costs, chosen_key, loaded
+from evenly.spark.costs.apply_by_cost import Costs, chosen_key, loaded
 from evenly.spark.costs.options import CostKey, checked_options
 from evenly.spark.costs.routing import with_id
 from evenly.spark.costs.skipped import failed_rows, good_rows
@@ -28,7 +28,7 @@ Sink = Callable[[DataFrame, int], None]
 """Writes the results of a batch. It may be called again with the same batch number, after a restart: then it must replace."""
 
 
-def stream_by_cost(
+def stream_apply_by_cost(
     rows: DataFrame,
     function: Callable[[Any], Any],
     schema: StructType | str,
@@ -55,7 +55,7 @@ def stream_by_cost(
         def sink(results, batch_id):
             results.write.mode("overwrite").parquet(f"/data/sizes/batch={batch_id}")
 
-        query = evenly.stream_by_cost(
+        query = evenly.stream_apply_by_cost(
             rows, fetch, "size long", cost_key="host", instances=16, sink=sink, checkpoint="/data/checkpoint"
         )
 
@@ -63,7 +63,7 @@ def stream_by_cost(
     beside the checkpoint, then the batch is committed. A restart goes on with what was learnt. A batch that is run again
     (the driver died before the commit) is not counted twice, and gives the sink the same batch number.
 
-    - `function`, `schema` and the options are those of `by_cost`; `cost_key` may only be left out if `costs` has it.
+    - `function`, `schema` and the options are those of `apply_by_cost`; `cost_key` may only be left out if `costs` has it.
     - `trigger`: what `writeStream.trigger` takes, `{"availableNow": True}` or `{"processingTime": "10 seconds"}`.
     - `costs`: what to begin with; a checkpoint that exists has its own, unless the cost key is another one now.
     - `dead_letters(letters, batch_id)` gets the rows that failed (`failed_rows`), and `sink` only the others; it needs
@@ -74,10 +74,12 @@ def stream_by_cost(
     gets less from the batch on that follows its first reports. Classic sessions only.
     """
     if not rows.isStreaming:
-        raise StreamingMismatch("stream_by_cost needs a streaming DataFrame: use by_cost for a batch")
+        raise StreamingMismatch("stream_apply_by_cost needs a streaming DataFrame: use apply_by_cost for a batch")
     spark = rows.sparkSession
     if not isinstance(spark, SparkSession) or not hasattr(spark, "_jsparkSession"):
-        raise StreamingMismatch("stream_by_cost needs a classic Spark session: on Connect use by_cost inside foreachBatch")
+        raise StreamingMismatch(
+            "stream_apply_by_cost needs a classic Spark session: on Connect use apply_by_cost inside foreachBatch"
+        )
     options = checked_options(
         function,
         instances=instances,
@@ -142,7 +144,7 @@ class Batches:
             objective=options.objective,
             ways=self._stage.ways(df),
         )
-        _LOG.info("stream_by_cost, batch %d, %d instances: %s", batch_id, options.instances, decision.reason)
+        _LOG.info("stream_apply_by_cost, batch %d, %d instances: %s", batch_id, options.instances, decision.reason)
         if decision.even:
             ran = self._stage.evenly(with_id(df, expressions), time_every=decision.time_every)
         else:

@@ -1,4 +1,4 @@
-"""`stream_by_cost`: costs that are learnt batch by batch, kept beside the checkpoint, read back, and never counted twice."""
+"""`stream_apply_by_cost`: costs that are learnt batch by batch, kept beside the checkpoint, read back, and never counted twice."""
 
 import json
 import sys
@@ -48,7 +48,7 @@ class Stream:
         """All rows that are there."""
         given = {"cost_key": "kind", "instances": INSTANCES, "sink": self.sink, "checkpoint": self.checkpoint, **options}
         function = Placed() if function is None else function
-        query = evenly.stream_by_cost(self.stream(), function, schema, trigger={"availableNow": True}, **given)
+        query = evenly.stream_apply_by_cost(self.stream(), function, schema, trigger={"availableNow": True}, **given)
         query.awaitTermination()
         return query
 

@@ -26,7 +26,7 @@ EVEN_TIMES_EVERY = 16
 _LOG = logging.getLogger(__name__)
 
 
-def by_cost(
+def apply_by_cost(
     df: DataFrame,
     function: Callable[[Any], Any],
     schema: StructType | str,
@@ -45,7 +45,7 @@ def by_cost(
 ) -> DataFrame:
     """Run `function` on every row of `df`, in `instances` tasks that all have about the same work.
 
-        df.transform(evenly.by_cost, function=fetch, schema="size long", cost_key="host", instances=16)
+        df.transform(evenly.apply_by_cost, function=fetch, schema="size long", cost_key="host", instances=16)
 
     Every row is run and gives one result; the order of results is not promised. Nothing runs before an action does, and
     nothing is persisted: one stage, one computation of `df`.
@@ -72,7 +72,7 @@ def by_cost(
     still in the result once. Where dealing by cost is not expected to save more than routing takes, rows go out evenly.
     """
     if df.isStreaming:
-        raise StreamingMismatch("by_cost works on a batch DataFrame: use stream_by_cost for a stream")
+        raise StreamingMismatch("apply_by_cost works on a batch DataFrame: use stream_apply_by_cost for a stream")
     options = checked_options(
         function,
         instances=instances,
@@ -89,11 +89,11 @@ def by_cost(
     stage = Stage.of(df, function, schema, options)
     if model is not None:
         decision = decided(df, stage, model)
-        _LOG.info("by_cost, %d instances: %s", instances, decision.reason)
+        _LOG.info("apply_by_cost, %d instances: %s", instances, decision.reason)
         ran = scheduled(df, stage, model, decision, report=watch is not None)
         return results_of(ran if watch is None else watch.observe(ran, model, decision=decision))
     decision = Placement(reason="evenly: nothing is known of costs yet")
-    _LOG.info("by_cost, %d instances: %s", instances, decision.reason)
+    _LOG.info("apply_by_cost, %d instances: %s", instances, decision.reason)
     keyed = df if expressions is None else with_id(df, expressions)  # a key that is not there is an error, watched or not
     if watch is None:
         return results_of(stage.evenly(df, report=False))
