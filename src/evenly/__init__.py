@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from evenly.errors import EvenlyError, MissingDependency
 
 if TYPE_CHECKING:
+    from evenly.costs.call_options import CallOptions
     from evenly.costs.model import CostModel
     from evenly.emission.destinations import HttpPost, NumberedRow, TcpLines
     from evenly.keys.mapping import Mapping
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from evenly.spark.worker_errors import worker_errors
 
 __all__ = [
+    "CallOptions",
     "CostModel",
     "CostWatch",
     "EvenlyError",
@@ -70,6 +72,7 @@ __version__ = "0.1.0"
 
 # Nothing that compiles kernels is loaded with the package: Spark's Python workers import it too, each anew.
 _PLAIN = {
+    "CallOptions": "evenly.costs.call_options",
     "CostModel": "evenly.costs.model",
     "HttpPost": "evenly.emission.destinations",
     "Mapping": "evenly.keys.mapping",

@@ -50,7 +50,8 @@ def cost(work: Work) -> Rows:
     options = work.schedule.options
     called, more = function(work.moments, options.mode)
     rows = work.rows()
-    kwargs: dict[str, Any] = {"instances": work.instances, "on_error": options.on_error, "retries": options.retries, **more}
+    call = evenly.CallOptions(on_error=options.on_error, retries=options.retries, **more)
+    kwargs: dict[str, Any] = {"instances": work.instances, "call": call}
     if options.learnt:
         watch = evenly.CostWatch()
         undisturbed, _ = function(Moments(work.folder, []), options.mode)
@@ -101,7 +102,5 @@ def start_stream(work: Work, rows: DataFrame) -> Any:
         instances=work.instances,
         sink=sink,
         checkpoint=work.folder / "checkpoint",
-        on_error=options.on_error,
-        retries=options.retries,
-        **more,
+        call=evenly.CallOptions(on_error=options.on_error, retries=options.retries, **more),
     )

@@ -1,4 +1,4 @@
-"""The program of test_stream_apply_by_cost_cluster.py: a cluster of a master and three workers, on hosts of their own, all here.
+"""The program of test_stream_apply_by_cost_cluster.py: a cluster of a master and three workers, on hosts of their own here.
 
 python clustered_costs.py FOLDER
 

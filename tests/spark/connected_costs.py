@@ -48,7 +48,9 @@ def told(spark):
     results["learnt"] = sorted(row.twice for row in learnt.collect()) == [2 * at for at in range(ROWS)]
     results["reported"] = sum(report.rows for report in watch.reports)
     results["keys"] = watch.costs.keys
-    reused = evenly.apply_by_cost(df, double, "twice long, kind int", costs=watch.costs, instances=3, on_error="skip")
+    reused = evenly.apply_by_cost(
+        df, double, "twice long, kind int", costs=watch.costs, instances=3, call=evenly.CallOptions(on_error="skip")
+    )
     results["reused"] = sorted(row.twice for row in evenly.good_rows(reused).collect()) == [2 * at for at in range(ROWS)]
     ids = [row.id for row in df.selectExpr("kind", "xxhash64(kind) as id").distinct().orderBy("kind").collect()]
     meter = CostMeter()
@@ -64,7 +66,7 @@ def told(spark):
         results["error"] = str(error)
     watch.costs.save("costs.json")
     given = {"costs": Path("costs.json").absolute().as_uri(), "instances": 2}
-    survived = evenly.apply_by_cost(df, deadly, "id long", on_error="skip", **given).collect()
+    survived = evenly.apply_by_cost(df, deadly, "id long", call=evenly.CallOptions(on_error="skip"), **given).collect()
     results["died"] = [row.error.type for row in survived if row.error is not None]
     results["survived"] = sum(row.id is not None for row in survived)
     try:

@@ -302,7 +302,9 @@ def test_rows_of_constant_cost_go_out_evenly_and_are_sampled(spark):
     assert sum(report.timed for report in watch.reports) == pytest.approx(ROWS / 16, rel=0.05)
     assert sum(report.counted for report in watch.reports) == pytest.approx(ROWS, rel=0.05)
     watch = evenly.CostWatch()
-    evenly.apply_by_cost(kinds(spark), double, "n long", instances=2, costs=constant, watch=watch, threads=2).count()
+    evenly.apply_by_cost(
+        kinds(spark), double, "n long", instances=2, costs=constant, watch=watch, call=evenly.CallOptions(threads=2)
+    ).count()
     assert sum(report.counted for report in watch.reports) == ROWS  # threads time every call
 
 

@@ -6,6 +6,7 @@ import os
 import re
 import sys
 import time
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -56,17 +57,12 @@ def df(spark):
         ({"instances": 0}, InvalidParameter, "instances must be a whole number from 1 .*got 0"),
         ({"instances": 2.5}, InvalidParameter, "got 2.5"),
         ({"objective": "speed"}, InvalidParameter, "'batch-time', 'completion', 'arrival', got 'speed'"),
-        ({"on_error": "ignore"}, InvalidParameter, "'fail', 'skip', got 'ignore'"),
-        ({"threads": 0}, InvalidParameter, "threads .*got 0"),
-        ({"retries": -1}, InvalidParameter, "retries .*got -1"),
+        ({"call": {"threads": 8}}, InvalidParameter, r"evenly\.CallOptions\(threads=8\), got {'threads': 8}"),
         ({"routers": 0}, InvalidParameter, "routers .*got 0"),
-        ({"batch_rows": 0}, InvalidParameter, "batch_rows .*got 0"),
-        ({"time_limit_s": 0}, InvalidParameter, "time_limit_s .*got 0"),
-        ({"time_limit_s": float("nan")}, InvalidParameter, "time_limit_s .*got nan"),
         ({"costs": 3}, InvalidParameter, "got 3"),
         ({"costs": EVEN, "cost_key": "name"}, InvalidParameter, "of the key id, not of name"),
         ({"function": 5}, InvalidParameter, "got 5"),
-        ({"schema": "n long, error string", "on_error": "skip"}, ColumnConflict, "'error'"),
+        ({"schema": "n long, error string", "call": evenly.CallOptions(on_error="skip")}, ColumnConflict, "'error'"),
         ({"schema": "__evenly_report binary"}, ColumnConflict, "__evenly_report"),
     ],
 )
@@ -198,7 +194,9 @@ def test_a_row_that_ends_its_worker_is_set_aside_on_a_master_that_tries_once(df)
             os._exit(1)
         return row.id
 
-    result = evenly.apply_by_cost(df, deadly, "id long", instances=2, costs=EVEN, on_error="skip").persist()
+    result = evenly.apply_by_cost(
+        df, deadly, "id long", instances=2, costs=EVEN, call=evenly.CallOptions(on_error="skip")
+    ).persist()
     assert sorted(row.id for row in evenly.good_rows(result).collect()) == [at for at in range(60) if at not in {5, 40}]
     failed = evenly.failed_rows(result).collect()
     result.unpersist()
@@ -217,14 +215,24 @@ def test_a_row_that_fails_ends_the_job_and_is_named(df, threads):
     told = r'(?s)FunctionFailed: the function raised ValueError: not r\d*7.*"name": "r\d*7".*on_error=.*in picky'
     with pytest.raises(PythonException, match=told):
         evenly.apply_by_cost(
-            df.where("id % 20 != 9"), picky, "id long, text string", instances=1, costs=EVEN, threads=threads
+            df.where("id % 20 != 9"),
+            picky,
+            "id long, text string",
+            instances=1,
+            costs=EVEN,
+            call=evenly.CallOptions(threads=threads),
         ).count()
 
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_rows_that_fail_are_set_aside_with_row_and_error(df, threads):
     result = evenly.apply_by_cost(
-        df, picky, "id long, text string", instances=2, cost_key="id % 3", on_error="skip", retries=1, threads=threads
+        df,
+        picky,
+        "id long, text string",
+        instances=2,
+        cost_key="id % 3",
+        call=evenly.CallOptions(on_error="skip", retries=1, threads=threads),
     )
     assert result.columns == ["id", "text", "error"]
     assert result.count() == 60
@@ -246,7 +254,9 @@ def test_a_batch_that_fails_gives_a_letter_for_each_of_its_rows(df):
             raise RuntimeError("unlucky")
         return batch.select(["id"])
 
-    result = evenly.apply_by_cost(df, whole, "id long", instances=1, cost_key="id", on_error="skip", batch_rows=5).persist()
+    result = evenly.apply_by_cost(
+        df, whole, "id long", instances=1, cost_key="id", call=evenly.CallOptions(on_error="skip", batch_rows=5)
+    ).persist()
     good = [row.id for row in evenly.good_rows(result).collect()]
     failed = [json.loads(row.row)["id"] for row in evenly.failed_rows(result).collect()]
     result.unpersist()
@@ -266,14 +276,15 @@ def block(row):
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_call_that_blocks_for_ever_is_an_error_of_its_row(df, threads):
-    options = {"instances": 1, "costs": EVEN, "time_limit_s": 1.0, "threads": threads}
-    result = evenly.apply_by_cost(df, block, "id long", on_error="skip", **options).collect()
+    limited = evenly.CallOptions(time_limit_s=1.0, threads=threads)
+    skipping = replace(limited, on_error="skip")
+    result = evenly.apply_by_cost(df, block, "id long", instances=1, costs=EVEN, call=skipping).collect()
     assert sorted(row.id for row in result if row.error is None) == [at for at in range(60) if at not in {5, 6}]
     assert {json.loads(row.error.row)["id"] for row in result if row.error is not None} == {5, 6}
     assert {row.error.type for row in result if row.error is not None} == {"RowTooSlow"}
     if threads == 1:
         with pytest.raises(PythonException, match=r'RowTooSlow: .*time_limit_s=1.*"id": 5'):
-            evenly.apply_by_cost(df.where("id = 5"), block, "id long", **options).collect()
+            evenly.apply_by_cost(df.where("id = 5"), block, "id long", instances=1, costs=EVEN, call=limited).collect()
 
 
 def fork(row):
@@ -292,7 +303,9 @@ def fork(row):
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_function_that_forks_does_not_disturb_spark(df, threads):
-    result = evenly.apply_by_cost(df, fork, "name string", instances=2, costs=EVEN, threads=threads).collect()
+    result = evenly.apply_by_cost(
+        df, fork, "name string", instances=2, costs=EVEN, call=evenly.CallOptions(threads=threads)
+    ).collect()
     expected = {f"r{at}" for at in range(60) if at not in {11, 12}} | {"child ended with 70", "3"}
     assert len(result) == 60
     assert {row.name for row in result} == expected
@@ -305,9 +318,8 @@ def test_a_function_that_prints_does_not_disturb_spark(df):
         os.write(1, b"straight to standard output\n")
         return row.id
 
-    assert sorted(row.id for row in evenly.apply_by_cost(df, chatty, "id long", instances=2, costs=EVEN).collect()) == list(
-        range(60)
-    )
+    rows = evenly.apply_by_cost(df, chatty, "id long", instances=2, costs=EVEN).collect()
+    assert sorted(row.id for row in rows) == list(range(60))
 
 
 def test_async_functions_with_errors_and_a_limit(df):
@@ -322,7 +334,7 @@ def test_async_functions_with_errors_and_a_limit(df):
         return row.id
 
     result = evenly.apply_by_cost(
-        df, fetch, "id long", instances=2, costs=EVEN, threads=20, time_limit_s=1.0, on_error="skip"
+        df, fetch, "id long", instances=2, costs=EVEN, call=evenly.CallOptions(threads=20, time_limit_s=1.0, on_error="skip")
     ).collect()
     assert sorted(row.id for row in result if row.error is None) == [at for at in range(60) if at not in {3, 4}]
     assert {row.error.type for row in result if row.error is not None} == {"RowTooSlow", "ConnectionError"}

@@ -132,7 +132,9 @@ def test_arrow_batches(spark):
         return pa.table({"cube": (n**3)[keep], "n": n[keep].astype(np.int16)})
 
     df = spark.range(0, 500, 1, 3)
-    result = evenly.apply_by_cost(df, cubes, "n long, cube long", instances=2, cost_key="id % 10", batch_rows=7)
+    result = evenly.apply_by_cost(
+        df, cubes, "n long, cube long", instances=2, cost_key="id % 10", call=evenly.CallOptions(batch_rows=7)
+    )
     assert sorted(tuple(row) for row in result.collect()) == [(n, n**3) for n in range(0, 500, 2)]
     for function, told in (
         (lambda batch: batch.num_rows, "return a pyarrow RecordBatch or Table with the columns n"),
@@ -140,7 +142,9 @@ def test_arrow_batches(spark):
         (lambda batch: pa.table({"n": batch["id"].cast(pa.string())}).set_column(0, "n", [["x"] * len(batch)]), "field 'n'"),
     ):
         with pytest.raises(PythonException, match=told):
-            evenly.apply_by_cost(df, function, "n long", instances=2, costs=EVEN, batch_rows=50).collect()
+            evenly.apply_by_cost(
+                df, function, "n long", instances=2, costs=EVEN, call=evenly.CallOptions(batch_rows=50)
+            ).collect()
 
 
 def test_a_result_is_typed_as_the_schema_says(spark):

@@ -1,4 +1,4 @@
-"""`by_key`, `learn_mapping`, `apply_by_key` and `apply_by_cost` on a Spark Connect session, against a server that PySpark starts."""
+"""`by_key`, `learn_mapping`, `apply_by_key` and `apply_by_cost` on Spark Connect, against a server that PySpark starts."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""`stream_apply_by_cost`: costs that are learnt batch by batch, kept beside the checkpoint, read back, and never counted twice."""
+"""`stream_apply_by_cost`: costs learnt batch by batch, kept beside the checkpoint, read back, and never counted twice."""
 
 import json
 import sys
@@ -160,7 +160,7 @@ def test_dead_letters_are_set_aside(spark, stream):
     def set_aside(failed, batch_id):
         letters[batch_id] = [row.asDict() for row in failed.collect()]
 
-    stream.run(refuse, "id long", on_error="skip", dead_letters=set_aside)
+    stream.run(refuse, "id long", call=evenly.CallOptions(on_error="skip"), dead_letters=set_aside)
     refused = {batch: sorted(json.loads(letter["row"])["id"] for letter in told) for batch, told in letters.items()}
     assert refused == {0: [7, 107, 207], 1: [307, 407, 507]}
     assert sorted(row.id for row in stream.written()) == [at for at in range(600) if at % 100 != 7]

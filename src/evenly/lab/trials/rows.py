@@ -24,6 +24,7 @@ from pyspark.sql.types import StructType
 from evenly.costs.model import CostModel
 from evenly.kernels.types import F64, I64
 from evenly.spark.costs.apply_by_cost import apply_by_cost
+from evenly.spark.costs.options import Objective
 from evenly.spark.costs.watch import CostWatch
 
 Function = Callable[[Any], tuple[Any, ...]]
@@ -162,7 +163,7 @@ class Trial:
         instances: int,
         *,
         costs: CostModel | None,
-        objective: str = "completion",
+        objective: Objective = "completion",
         slowness: Sequence[float] = (),
     ) -> tuple[Batch, CostModel]:
         """By cost; with what is known of the costs afterwards. Without `costs` rows go out evenly."""

@@ -11,11 +11,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
+from evenly.costs.call_options import ONE_ROW_AT_A_TIME, CallOptions
 from evenly.costs.model import CostModel
 from evenly.costs.scheduler import CostScheduler
 from evenly.errors import InvalidParameter, StreamingMismatch
 from evenly.spark.costs.apply_by_cost import Costs, chosen_key, loaded
-from evenly.spark.costs.options import CostKey, checked_options
+from evenly.spark.costs.options import CostKey, Objective, StageOptions
 from evenly.spark.costs.routing import with_id
 from evenly.spark.costs.skipped import failed_rows, good_rows
 from evenly.spark.costs.stage import Stage, reports_of, results_of
@@ -41,12 +42,8 @@ def stream_apply_by_cost(
     costs: Costs | None = None,
     dead_letters: Sink | None = None,
     query_name: str | None = None,
-    objective: str = "completion",
-    batch_rows: int | None = None,
-    threads: int = 1,
-    on_error: str = "fail",
-    retries: int = 0,
-    time_limit_s: float | None = None,
+    objective: Objective = "completion",
+    call: CallOptions = ONE_ROW_AT_A_TIME,
     routers: int | None = None,
     watch: CostWatch | None = None,
 ) -> StreamingQuery:
@@ -80,22 +77,14 @@ def stream_apply_by_cost(
         raise StreamingMismatch(
             "stream_apply_by_cost needs a classic Spark session: on Connect use apply_by_cost inside foreachBatch"
         )
-    options = checked_options(
-        function,
-        instances=instances,
-        objective=objective,
-        batch_rows=batch_rows,
-        threads=threads,
-        on_error=on_error,
-        retries=retries,
-        time_limit_s=time_limit_s,
-        routers=routers,
-    )
+    options = StageOptions(instances, objective, routers, call)
     for name, called in (("sink", sink), ("dead_letters", dead_letters)):
         if not callable(called) and not (name == "dead_letters" and called is None):
             raise InvalidParameter(f"{name} must be a function of the results and the batch's number, got {called!r}")
-    if dead_letters is not None and not options.skip:
-        raise InvalidParameter("dead_letters is given, but on_error='fail' lets no row fail: use on_error='skip'")
+    if dead_letters is not None and not call.skip:
+        raise InvalidParameter(
+            "dead_letters is given, but the first row that fails ends the query: add call=evenly.CallOptions(on_error='skip')"
+        )
     model = None if costs is None else loaded(costs, spark)
     expressions = chosen_key(cost_key, model)
     if not expressions:
