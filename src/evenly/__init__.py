@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from evenly.spark.placing.placed_rows import placed_rows
     from evenly.spark.sending.send import send
     from evenly.spark.sending.stream_send import stream_send
+    from evenly.spark.streaming.keyed_query import KeyedQuery
+    from evenly.spark.streaming.running_query import RunningQuery
     from evenly.spark.streaming.stream_by_key import stream_by_key
     from evenly.spark.streaming.waiting import await_any_termination
     from evenly.spark.worker_errors import worker_errors
@@ -43,9 +45,11 @@ __all__ = [
     "CostWatch",
     "EvenlyError",
     "HttpPost",
+    "KeyedQuery",
     "Mapping",
     "Merging",
     "NumberedRow",
+    "RunningQuery",
     "SplitMapping",
     "TcpLines",
     "aggregate_by_key",
@@ -82,7 +86,9 @@ _PLAIN = {
 }
 _ON_SPARK = {
     "CostWatch": "evenly.spark.costs.watch",
+    "KeyedQuery": "evenly.spark.streaming.keyed_query",
     "Merging": "evenly.spark.keyed.merging",
+    "RunningQuery": "evenly.spark.streaming.running_query",
     "aggregate_by_key": "evenly.spark.keyed.aggregate_by_key",
     "apply_by_key": "evenly.spark.keyed.apply_by_key",
     "await_any_termination": "evenly.spark.streaming.waiting",

@@ -180,9 +180,9 @@ def test_errors_of_workers_are_raised_as_their_class(spark, df, tmp_path):
         checkpoint=tmp_path / "checkpoint",
         trigger={"availableNow": True},
     )
-    with pytest.raises(FunctionFailed, match=told), evenly.worker_errors():
+    with pytest.raises(FunctionFailed, match=told):
         query.awaitTermination()
-    assert isinstance(own_error(query.exception()), FunctionFailed)
+    assert isinstance(own_error(query.query.exception()), FunctionFailed)
     assert own_error(None) is None
     with pytest.raises(KeyError, match=r"evenly\.errors"), evenly.worker_errors():
         raise KeyError("evenly.errors.FunctionFailed: of somebody else")

@@ -8,7 +8,6 @@ import uuid
 from pathlib import Path
 
 import pytest
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F
 
 import evenly
@@ -228,7 +227,7 @@ def test_a_streaming_query_that_starts_again_sends_its_batch_again_with_the_same
         return query
 
     with HttpReceiver(lambda before: 507 if before >= 70 else 200) as full:
-        with pytest.raises(StreamingQueryException, match=r"answered 507 .* to row 20 of partition 0, batch 1"):
+        with pytest.raises(DestinationFailed, match=r"answered 507 .* to row 20 of partition 0, batch 1"):
             run(full.url)
         first = full.rows()
     assert len(first) == 70

@@ -56,7 +56,7 @@ class Stream:
         return self.spark.read.parquet(self.output).collect()
 
     def saved(self):
-        return sorted(int(path.stem) for path in Path(self.checkpoint, "costs").glob("[0-9]*.json"))
+        return sorted(int(path.stem) for path in Path(self.checkpoint, "evenly", "costs").glob("[0-9]*.json"))
 
 
 @pytest.fixture
@@ -172,13 +172,13 @@ def test_old_costs_are_removed_and_broken_ones_refused(spark, tmp_path):
     scheduler = CostScheduler(2, expressions=("kind",))
     for number in range(12):
         store.save(number, scheduler)
-    kept = sorted(int(path.stem) for path in (tmp_path / "c" / "costs").glob("[0-9]*.json"))
+    kept = sorted(int(path.stem) for path in (tmp_path / "c" / "evenly" / "costs").glob("[0-9]*.json"))
     assert kept == list(range(3, 12))
     assert store.before(3) is None
     assert store.before(7) == scheduler
-    broken = tmp_path / "c" / "costs" / "11.json"
+    broken = tmp_path / "c" / "evenly" / "costs" / "11.json"
     broken.write_text(broken.read_text()[:-20])
-    for checksum in (tmp_path / "c" / "costs").glob(".11.json.crc"):
+    for checksum in (tmp_path / "c" / "evenly" / "costs").glob(".11.json.crc"):
         checksum.unlink()
     with pytest.raises(DamagedData, match=r"11\.json"):
         store.newest()

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
 from evenly.costs.call_options import ONE_ROW_AT_A_TIME, CallOptions
@@ -23,6 +22,8 @@ from evenly.spark.costs.stage import Stage, reports_of, results_of
 from evenly.spark.costs.store import CostStore
 from evenly.spark.costs.watch import CostWatch
 from evenly.spark.jvm.sizes import size_of
+from evenly.spark.streaming.query_settings import QuerySettings, Trigger
+from evenly.spark.streaming.running_query import RunningQuery
 
 _LOG = logging.getLogger(__name__)
 Sink = Callable[[DataFrame, int], None]
@@ -38,15 +39,15 @@ def stream_apply_by_cost(
     instances: int,
     sink: Sink,
     checkpoint: str | Path,
-    trigger: Mapping[str, Any] | None = None,
+    trigger: Trigger | None = None,
+    query_name: str | None = None,
     costs: Costs | None = None,
     dead_letters: Sink | None = None,
-    query_name: str | None = None,
     objective: Objective = "completion",
     call: CallOptions = ONE_ROW_AT_A_TIME,
     routers: int | None = None,
     watch: CostWatch | None = None,
-) -> StreamingQuery:
+) -> RunningQuery:
     """Start a query that runs `function` on every row of a stream, in `instances` tasks a batch with about the same work each.
 
         def sink(results, batch_id):
@@ -61,7 +62,8 @@ def stream_apply_by_cost(
     (the driver died before the commit) is not counted twice, and gives the sink the same batch number.
 
     - `function`, `schema` and the options are those of `apply_by_cost`; `cost_key` may only be left out if `costs` has it.
-    - `trigger`: what `writeStream.trigger` takes, `{"availableNow": True}` or `{"processingTime": "10 seconds"}`.
+    - `trigger`: what `writeStream.trigger` takes, `{"availableNow": True}` or `{"processingTime": "10 seconds"}`. `query_name`:
+      how Spark calls the query.
     - `costs`: what to begin with; a checkpoint that exists has its own, unless the cost key is another one now.
     - `dead_letters(letters, batch_id)` gets the rows that failed (`failed_rows`), and `sink` only the others; it needs
       `on_error="skip"`. It is called before `sink`.
@@ -77,6 +79,7 @@ def stream_apply_by_cost(
         raise StreamingMismatch(
             "stream_apply_by_cost needs a classic Spark session: on Connect use apply_by_cost inside foreachBatch"
         )
+    settings = QuerySettings.checked(rows, checkpoint, trigger, query_name)
     options = StageOptions(instances, objective, routers, call)
     for name, called in (("sink", sink), ("dead_letters", dead_letters)):
         if not callable(called) and not (name == "dead_letters" and called is None):
@@ -91,14 +94,10 @@ def stream_apply_by_cost(
         raise InvalidParameter("cost_key is not given: name the column that the cost depends on; recommend_cost_key finds it")
     with_id(rows, expressions)  # a key that is not there is an error now, not in the first batch
     stage = Stage.of(rows, function, schema, options)
-    store = CostStore(spark, str(checkpoint))
+    store = CostStore(spark, settings.checkpoint)
     batches = Batches(stage, store, model or CostModel(expressions), sink, dead_letters, watch)
-    writer = rows.writeStream.foreachBatch(batches.run).option("checkpointLocation", str(checkpoint))
-    if query_name is not None:
-        writer = writer.queryName(query_name)
-    if trigger is not None:
-        writer = writer.trigger(**trigger)
-    return writer.start()
+    writer = rows.writeStream.foreachBatch(batches.run).option("checkpointLocation", settings.checkpoint)
+    return RunningQuery(settings.applied(writer).start())
 
 
 class Batches:

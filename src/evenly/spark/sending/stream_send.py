@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
 
 from evenly.emission.destinations.base import Destination, NumberedRow
 from evenly.emission.destinations.delivery import Pacing, destination_of
@@ -19,6 +17,8 @@ from evenly.spark.jvm.row_order import comes_in_any_order, in_one_order
 from evenly.spark.sending.encoding import BODY, bodies
 from evenly.spark.sending.kept import KeptBatches
 from evenly.spark.sending.tasks import checked_sender, send_bodies
+from evenly.spark.streaming.query_settings import QuerySettings, Trigger
+from evenly.spark.streaming.running_query import RunningQuery
 
 _QUERY_ID = "sql.streaming.queryId"
 
@@ -28,6 +28,8 @@ def stream_send(
     *,
     to: Destination | Callable[[NumberedRow], object],
     checkpoint: str | Path,
+    trigger: Trigger | None = None,
+    query_name: str | None = None,
     column: str | None = None,
     link: str = "default",
     policy: str | Emission = UNSCHEDULED,
@@ -35,10 +37,9 @@ def stream_send(
     capacity: int = 10_000,
     timeout_s: float = 30.0,
     sender: str | None = None,
-    trigger: Mapping[str, Any] | None = None,
     output_mode: str = "append",
     repeatable: bool = True,
-) -> StreamingQuery:
+) -> RunningQuery:
     """Start a streaming query that sends every row to a destination outside Spark.
 
         evenly.stream_send(rows, to=evenly.TcpLines("collector", 9000), checkpoint="/data/to-collector")
@@ -50,6 +51,7 @@ def stream_send(
     A destination that fails ends the query, once Spark has run the task as often as it is set to; start it again.
 
     - `trigger`: what `DataStreamWriter.trigger` takes, such as {"availableNow": True} or {"processingTime": "1 second"}.
+      `query_name`: how Spark calls the query.
     - `output_mode`: that of `DataStreamWriter`, for aggregates.
     - `sender`: a name for this checkpoint alone. A new checkpoint begins with batch 0 again: give it a new name too.
     - `repeatable`: False to write nothing first. Each start of the query then has a sender of its own (the name, a dot and
@@ -60,6 +62,7 @@ def stream_send(
         raise StreamingMismatch("stream_send needs a streaming DataFrame: use send for a batch")
     if not isinstance(spark, SparkSession) or not hasattr(spark, "_jsparkSession"):
         raise StreamingMismatch("stream_send needs a classic Spark session: use send in a foreachBatch of your own")
+    settings = QuerySettings.checked(rows, checkpoint, trigger, query_name)
     # All of it before the query starts, and not when its first rows come.
     destination, pacing = destination_of(to), Pacing(link, policy, interval_ms, capacity, timeout_s)
     bodies(rows, column)
@@ -73,12 +76,10 @@ def stream_send(
         encoded = bodies(batch_rows, column)
         name = (sender or str(session.sparkContext.getLocalProperty(_QUERY_ID))) + run
         if repeatable:
-            encoded = KeptBatches(session, str(checkpoint), in_turn=True).rows(encoded, name, batch)
+            encoded = KeptBatches(session, settings.checkpoint, in_turn=True).rows(encoded, name, batch)
         elif any_order:
             encoded = in_one_order(encoded, BODY)
         send_bodies(encoded, destination, pacing, sender=name, batch=batch)
 
-    writer = rows.writeStream.foreachBatch(send_batch).outputMode(output_mode).option("checkpointLocation", str(checkpoint))
-    if trigger is not None:
-        writer = writer.trigger(**trigger)
-    return writer.start()
+    writer = rows.writeStream.foreachBatch(send_batch).outputMode(output_mode)
+    return RunningQuery(settings.applied(writer).option("checkpointLocation", settings.checkpoint).start())
