@@ -14,9 +14,8 @@ def by_key(rows, checkpoint, *, fails=False, **given):
         to = (lambda row: row.missing) if fails else (lambda _: None)
         return placed.dropDuplicates(["user", "slot"]).writeStream.foreachBatch(lambda batch, _: evenly.send(batch, to=to))
 
-    return evenly.stream_by_key(
-        rows, build, key="user", instances=2, checkpoint=checkpoint, controller=False, look=False, **given
-    )
+    given = {"key": "user", "instances": 2, "checkpoint": checkpoint, "controller": False, "look": False, **given}
+    return evenly.stream_by_key(rows, build, **given)
 
 
 def by_cost(rows, checkpoint, *, fails=False, **given):
@@ -35,6 +34,10 @@ def by_cost(rows, checkpoint, *, fails=False, **given):
 
 def sent(rows, checkpoint, *, fails=False, **given):
     return evenly.stream_send(rows, to=(lambda row: row.missing) if fails else (lambda _: None), checkpoint=checkpoint, **given)
+
+
+def seen(folder):
+    return {path.name for path in folder.iterdir() if not path.name.startswith(".")}
 
 
 FORMS = pytest.mark.parametrize("form", [by_key, by_cost, sent])
@@ -62,12 +65,16 @@ def test_all_take_a_checkpoint_a_trigger_and_a_name_and_return_the_same_handle(r
     assert sum(progress.numInputRows for progress in first.recentProgress) == first.lastProgress.numInputRows == ROWS
     assert sum(progress.numInputRows for progress in again.recentProgress) == 0, "the checkpoint has them"
     assert (first.id, first.runId != again.runId) == (again.id, True)
-    ours = {path.name for path in (tmp_path / "checkpoint" / "evenly").iterdir() if not path.name.startswith(".")}
-    assert (
-        ours == {"by_key": {"mapping-000001.json", "versions.json"}, "by_cost": {"costs"}, "sent": {"sending"}}[form.__name__]
-    )
-    known = {"commits", "metadata", "offsets", "sources", "state"}  # Spark's
-    assert {path.name for path in (tmp_path / "checkpoint").iterdir() if not path.name.startswith(".")} <= known | {"evenly"}
+
+
+@pytest.mark.parametrize(
+    ("form", "kept"), [(by_key, {"mapping-000001.json", "versions.json"}), (by_cost, {"costs"}), (sent, {"sending"})]
+)
+def test_what_is_kept_beside_a_checkpoint_is_in_its_folder_evenly(rows, tmp_path, form, kept):
+    form(rows, tmp_path, trigger=NOW).awaitTermination()
+    of_spark = {"commits", "metadata", "offsets", "sources", "state"}
+    assert seen(tmp_path) <= {*of_spark, "evenly"}
+    assert seen(tmp_path / "evenly") == kept
 
 
 @FORMS

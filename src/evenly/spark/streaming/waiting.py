@@ -73,8 +73,8 @@ def await_any_termination(spark: SparkSession, timeout: float | None = None) -> 
     """Wait until a query of the session ends, as `spark.streams.awaitAnyTermination` does; False after `timeout` seconds.
 
     A query that stops for a change of its mapping and starts again has not ended; a thread that waits in Spark's own method
-    returns at every such change. An error that ended a query is raised, one of ours as its class. As with Spark's method, a query that ended before
-    the call counts until `spark.streams.resetTerminated()`.
+    returns at every such change. An error that ended a query is raised, one of ours as its class. As with Spark's method, a
+    query that ended before the call counts until `spark.streams.resetTerminated()`.
     """
     deadline = None if timeout is None else time.monotonic() + timeout
     while True:
