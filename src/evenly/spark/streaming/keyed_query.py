@@ -147,8 +147,7 @@ class KeyedQuery(RunningQuery):
         """Wait until all rows that are there have been processed, and the controller has seen them. For tests."""
         while True:
             query = self._query_between_changes()
-            if query.isActive:
-                query.processAllAvailable()
+            query.processAllAvailable()
             if query is self._query_between_changes():
                 self._wait_for_controller(query)
             now = self._query_between_changes()
