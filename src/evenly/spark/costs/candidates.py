@@ -36,6 +36,8 @@ def recommend_cost_key(
 ) -> list[Predictor]:
     """Which column or expression tells best what a row costs: candidates by how much of the cost they explain, best first.
 
+        evenly.recommend_cost_key(df, fetch, "size long")
+
     Runs `function` on `rows` rows (100 to 65,536) and compares by cross-validation, so a column of distinct values explains
     nothing. `candidates` are columns and SQL expressions; None: every column, sizes of texts, arrays and numbers in steps. Only
     those that explain 5 % of the variance are listed: an empty list says that none helps, or that costs hardly differ.

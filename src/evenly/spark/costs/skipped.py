@@ -13,12 +13,23 @@ LETTER_TYPE = StructType().add("type", "string").add("message", "string").add("r
 
 
 def good_rows(result: DataFrame) -> DataFrame:
-    """The rows of a result with `CallOptions(on_error="skip")` on which the function did not fail, without `error`."""
+    """The rows of a result with `CallOptions(on_error="skip")` on which the function did not fail, without `error`.
+
+        result = evenly.apply_by_cost(df, fetch, schema, instances=16, call=evenly.CallOptions(on_error="skip")).persist()
+        evenly.good_rows(result).write.parquet("/data/sizes")
+
+    Persist a result that is read twice, as here for `failed_rows`: each action calls the function anew.
+    """
     return _checked(result).where(F.col(ERROR).isNull()).drop(ERROR)
 
 
 def failed_rows(result: DataFrame) -> DataFrame:
-    """The dead letters of a result with `CallOptions(on_error="skip")`: `type` and `message` of the error, `row` as JSON."""
+    """The dead letters of a result with `CallOptions(on_error="skip")`: `type` and `message` of the error, `row` as JSON.
+
+        evenly.failed_rows(result).write.json("/data/letters")
+
+    `result` is as in `good_rows`.
+    """
     return _checked(result).where(F.col(ERROR).isNotNull()).select(f"{ERROR}.type", f"{ERROR}.message", f"{ERROR}.row")
 
 

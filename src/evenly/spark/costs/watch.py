@@ -43,7 +43,7 @@ class CostWatch:
     """Give it to `apply_by_cost(..., watch=watch)`; it is filled by the first action on the result.
 
         watch = evenly.CostWatch()
-        df.transform(evenly.apply_by_cost, function=fetch, schema="size long", instances=16, watch=watch).write...
+        evenly.apply_by_cost(df, fetch, "size long", cost_key="host", instances=16, watch=watch).write.parquet("/data/sizes")
         watch.imbalance_pct, watch.costs.save("costs.json")
 
     Of `stream_apply_by_cost` it holds the last batches (`batches`), and all else is of the last one.

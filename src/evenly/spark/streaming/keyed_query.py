@@ -39,6 +39,9 @@ _REFUSALS_KEPT = 1_000
 class KeyedQuery(RunningQuery):
     """A streaming query under a versioned mapping: see `stream_by_key`.
 
+        query = evenly.stream_by_key(rows, visits, key="user", instances=16, checkpoint="/data/visits")
+        query.mapping.version, query.changes, query.refusals
+
     It stands for one query over all the times that it is stopped and started for a new mapping. `query` is the
     `StreamingQuery` that runs now (during a change: that was stopped), and `runId`, `status` and progress are that run's.
     Wait for this object rather than for that one.

@@ -72,6 +72,9 @@ def forgotten_end(spark: SparkSession, query_id: str | None = None) -> Iterator[
 def await_any_termination(spark: SparkSession, timeout: float | None = None) -> bool:
     """Wait until a query of the session ends, as `spark.streams.awaitAnyTermination` does; False after `timeout` seconds.
 
+        while not evenly.await_any_termination(spark, timeout=60):
+            print([query.lastProgress for query in queries])
+
     A query that stops for a change of its mapping and starts again has not ended; a thread that waits in Spark's own method
     returns at every such change. An error that ended a query is raised, one of ours as its class. As with Spark's method, a
     query that ended before the call counts until `spark.streams.resetTerminated()`.
