@@ -191,7 +191,7 @@ def _by_cost(trial: Trial, df: DataFrame, costs: CostModel | None) -> tuple[Batc
     function = Stamped(trial.function)
 
     def grouped() -> DataFrame:
-        return evenly.by_cost(df, function, trial.schema, cost_key="key", instances=K, costs=costs, watch=watch)
+        return evenly.apply_by_cost(df, function, trial.schema, cost_key="key", instances=K, costs=costs, watch=watch)
 
     return trial.measured(grouped), watch
 

@@ -244,7 +244,7 @@ def overhead(rows: int) -> Rows:
 
             def placed(df: DataFrame, model: CostModel = model) -> DataFrame:
                 watch = evenly.CostWatch()  # so that reports are made too
-                return evenly.by_cost(df, CountUp(), COUNTED, cost_key="key", instances=2, costs=model, watch=watch)
+                return evenly.apply_by_cost(df, CountUp(), COUNTED, cost_key="key", instances=2, costs=model, watch=watch)
 
             ways: dict[str, Callable[[DataFrame], DataFrame]] = {
                 "mapInArrow": lambda df: df.mapInArrow(by_hand, COUNTED),

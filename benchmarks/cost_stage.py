@@ -1,4 +1,4 @@
-"""A Python function whose cost depends on the row: Spark's ways to spread the rows, and `evenly.by_cost`.
+"""A Python function whose cost depends on the row: Spark's ways to spread the rows, and `evenly.apply_by_cost`.
 
     python benchmarks/cost_stage.py [--part jobs|batch|completion|overhead|routing|memory] [--costs tweets] [--quick] [--json]
 

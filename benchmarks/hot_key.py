@@ -106,7 +106,7 @@ def native_ways(spark: SparkSession) -> dict[str, Callable[[], DataFrame]]:
 
     def placed_first() -> DataFrame:
         placed = evenly.split_by_key(df, key="key", instances=INSTANCES, mapping=mapping)
-        parts = placed.groupBy("part", "key").agg(*sums)
+        parts = placed.groupBy("key", "part").agg(*sums)
         return parts.groupBy("key").agg(F.sum("rows").alias("rows"), F.sum("total").alias("total"), F.max("most").alias("most"))
 
     return {

@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Any
 from evenly.errors import EvenlyError, MissingDependency
 
 if TYPE_CHECKING:
+    from evenly.costs.call_options import CallOptions
     from evenly.costs.model import CostModel
     from evenly.emission.destinations import HttpPost, NumberedRow, TcpLines
     from evenly.keys.mapping import Mapping
     from evenly.keys.split_mapping import SplitMapping
-    from evenly.spark.costs.by_cost import by_cost
+    from evenly.spark.costs.apply_by_cost import apply_by_cost
     from evenly.spark.costs.candidates import recommend_cost_key
     from evenly.spark.costs.skipped import failed_rows, good_rows
-    from evenly.spark.costs.stream_by_cost import stream_by_cost
+    from evenly.spark.costs.stream_apply_by_cost import stream_apply_by_cost
     from evenly.spark.costs.watch import CostWatch
     from evenly.spark.diagnosis import diagnose_checkpoint, diagnose_keys
     from evenly.spark.keyed.aggregate_by_key import aggregate_by_key
@@ -31,25 +32,30 @@ if TYPE_CHECKING:
     from evenly.spark.placing.check_placement import check_placement
     from evenly.spark.placing.placed_rows import placed_rows
     from evenly.spark.sending.send import send
-    from evenly.spark.sending.send_stream import send_stream
+    from evenly.spark.sending.stream_send import stream_send
+    from evenly.spark.streaming.keyed_query import KeyedQuery
+    from evenly.spark.streaming.running_query import RunningQuery
     from evenly.spark.streaming.stream_by_key import stream_by_key
     from evenly.spark.streaming.waiting import await_any_termination
     from evenly.spark.worker_errors import worker_errors
 
 __all__ = [
+    "CallOptions",
     "CostModel",
     "CostWatch",
     "EvenlyError",
     "HttpPost",
+    "KeyedQuery",
     "Mapping",
     "Merging",
     "NumberedRow",
+    "RunningQuery",
     "SplitMapping",
     "TcpLines",
     "aggregate_by_key",
+    "apply_by_cost",
     "apply_by_key",
     "await_any_termination",
-    "by_cost",
     "by_key",
     "check_placement",
     "diagnose_checkpoint",
@@ -60,16 +66,17 @@ __all__ = [
     "placed_rows",
     "recommend_cost_key",
     "send",
-    "send_stream",
     "split_by_key",
-    "stream_by_cost",
+    "stream_apply_by_cost",
     "stream_by_key",
+    "stream_send",
     "worker_errors",
 ]
 __version__ = "0.1.0"
 
 # Nothing that compiles kernels is loaded with the package: Spark's Python workers import it too, each anew.
 _PLAIN = {
+    "CallOptions": "evenly.costs.call_options",
     "CostModel": "evenly.costs.model",
     "HttpPost": "evenly.emission.destinations",
     "Mapping": "evenly.keys.mapping",
@@ -79,11 +86,13 @@ _PLAIN = {
 }
 _ON_SPARK = {
     "CostWatch": "evenly.spark.costs.watch",
+    "KeyedQuery": "evenly.spark.streaming.keyed_query",
     "Merging": "evenly.spark.keyed.merging",
+    "RunningQuery": "evenly.spark.streaming.running_query",
     "aggregate_by_key": "evenly.spark.keyed.aggregate_by_key",
     "apply_by_key": "evenly.spark.keyed.apply_by_key",
     "await_any_termination": "evenly.spark.streaming.waiting",
-    "by_cost": "evenly.spark.costs.by_cost",
+    "apply_by_cost": "evenly.spark.costs.apply_by_cost",
     "by_key": "evenly.spark.keyed.by_key",
     "check_placement": "evenly.spark.placing.check_placement",
     "diagnose_checkpoint": "evenly.spark.diagnosis",
@@ -94,9 +103,9 @@ _ON_SPARK = {
     "placed_rows": "evenly.spark.placing.placed_rows",
     "recommend_cost_key": "evenly.spark.costs.candidates",
     "send": "evenly.spark.sending.send",
-    "send_stream": "evenly.spark.sending.send_stream",
+    "stream_send": "evenly.spark.sending.stream_send",
     "split_by_key": "evenly.spark.keyed.split",
-    "stream_by_cost": "evenly.spark.costs.stream_by_cost",
+    "stream_apply_by_cost": "evenly.spark.costs.stream_apply_by_cost",
     "stream_by_key": "evenly.spark.streaming.stream_by_key",
     "worker_errors": "evenly.spark.worker_errors",
 }

@@ -8,7 +8,15 @@ from __future__ import annotations
 
 
 class EvenlyError(Exception):
-    """The root: catch this to catch all of Evenly's own errors."""
+    """The root: catch this to catch all of Evenly's own errors.
+
+        try:
+            evenly.send(df, to=evenly.TcpLines("collector", 9000))
+        except evenly.EvenlyError as error:
+            print(f"not sent: {error}")
+
+    Each says which value is wrong and what to do.
+    """
 
 
 class InvalidParameter(EvenlyError, ValueError):

@@ -50,17 +50,18 @@ def cost(work: Work) -> Rows:
     options = work.schedule.options
     called, more = function(work.moments, options.mode)
     rows = work.rows()
-    kwargs: dict[str, Any] = {"instances": work.instances, "on_error": options.on_error, "retries": options.retries, **more}
+    call = evenly.CallOptions(on_error=options.on_error, retries=options.retries, **more)
+    kwargs: dict[str, Any] = {"instances": work.instances, "call": call}
     if options.learnt:
         watch = evenly.CostWatch()
         undisturbed, _ = function(Moments(work.folder, []), options.mode)
-        evenly.by_cost(work.plain(), undisturbed, RESULT, cost_key="g", watch=watch, **kwargs).collect()
+        evenly.apply_by_cost(work.plain(), undisturbed, RESULT, cost_key="g", watch=watch, **kwargs).collect()
         watch.costs.save(work.folder / "costs.json")
         kwargs["costs"] = str(work.folder / "costs.json")
     else:
         kwargs["cost_key"] = "g"
     try:
-        found = evenly.by_cost(rows, called, RESULT, **kwargs).collect()
+        found = evenly.apply_by_cost(rows, called, RESULT, **kwargs).collect()
     except Exception as error:
         if options.on_error == "fail" and work.happened("exception") and _told(error):
             return every_row(work)  # what was asked for: the job ends with the row's error
@@ -93,7 +94,7 @@ def start_stream(work: Work, rows: DataFrame) -> Any:
         found = [row.asDict(recursive=True) for row in results.collect()]
         work.keep(f"out-{batch:05d}.json", _with_letters(work, found))
 
-    return evenly.stream_by_cost(
+    return evenly.stream_apply_by_cost(
         rows,
         called,
         RESULT,
@@ -101,7 +102,5 @@ def start_stream(work: Work, rows: DataFrame) -> Any:
         instances=work.instances,
         sink=sink,
         checkpoint=work.folder / "checkpoint",
-        on_error=options.on_error,
-        retries=options.retries,
-        **more,
+        call=evenly.CallOptions(on_error=options.on_error, retries=options.retries, **more),
     )

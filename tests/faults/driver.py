@@ -103,7 +103,7 @@ def ran(root: SparkSession, told: dict[str, Any]) -> dict[str, Any]:
             "trace": traceback.format_exc()[-3000:],
         }
     else:
-        if schedule.operation not in {"send", "send_stream"}:
+        if schedule.operation not in {"send", "stream_send"}:
             work.keep("found.json", found)
             difference = differs(json.loads(expected_at.read_text()), json.loads((folder / "found.json").read_text()))
             if difference:

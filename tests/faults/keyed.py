@@ -144,7 +144,7 @@ def split(work: Work) -> Rows:
         return pd.DataFrame({"g": [rows["g"].iloc[0]], "first": [least], "n": [n], "total": [total]})
 
     merged: dict[int, tuple[int, int, int]] = {}
-    for g, first, n, total in listed(placed.groupBy("part", *work.cols).applyInPandas(part, f"g int, {GROUP}")):
+    for g, first, n, total in listed(placed.groupBy(*work.cols, "part").applyInPandas(part, f"g int, {GROUP}")):
         other = merged.get(g, (first, 0, 0))
         merged[g] = (min(first, other[0]), n + other[1], total + other[2])
     return list(merged.values())

@@ -38,5 +38,5 @@ OPERATIONS = {
     "stream_join": Operation(streamed.join, streamed.meetings),
     "stream_move": Operation(streamed.count, keyed.groups, keyed.only_groups),
     "stream_cost": Operation(streamed.cost, costed.every_row),
-    "send_stream": Operation(streamed.send, sent.bodies),
+    "stream_send": Operation(streamed.send, sent.bodies),
 }

@@ -200,7 +200,7 @@ class Runner:
                     break
             else:
                 outcome = {"verdict": "error", "why": f"the driver died again and again: {driver.log.read_text()[-1500:]}"}
-            if outcome["verdict"] == "right" and schedule.operation in {"send", "send_stream"}:
+            if outcome["verdict"] == "right" and schedule.operation in {"send", "stream_send"}:
                 outcome = self._received(schedule, folder, lines, posts)
         self.cluster.mend()
         if outcome["verdict"] in {"right", "refused"}:

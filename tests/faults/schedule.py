@@ -24,7 +24,7 @@ BATCH = (
     "send",
     "diagnose",
 )
-STREAMS = ("stream_count", "stream_dedup", "stream_window", "stream_join", "stream_move", "stream_cost", "send_stream")
+STREAMS = ("stream_count", "stream_dedup", "stream_window", "stream_join", "stream_move", "stream_cost", "stream_send")
 OPERATIONS = (*BATCH, *STREAMS)
 STATEFUL = ("stream_count", "stream_dedup", "stream_window", "stream_join", "stream_move")
 
@@ -207,7 +207,7 @@ _TAKES = {
     "cost": ("mode", "on_error", "retries", "learnt"),
     "send": ("to", "policy"),
     "stream_cost": ("mode", "on_error", "retries", "restart_at"),
-    "send_stream": ("to", "policy", "restart_at"),
+    "stream_send": ("to", "policy", "restart_at"),
     "stream_join": ("restart_at", "controller", "look", "other_type"),
 }
 _OF_STREAMS = ("change_at", "restart_at", "controller", "look")
@@ -246,14 +246,14 @@ def _shape(chance: random.Random, operation: str, *, streaming: bool) -> Shape:
 def _calls(operation: str, shape: Shape, options: Options) -> int:
     """How many calls the work makes at least, if there are rows: moments beyond would never come."""
     by_row = (operation in {"cost", "stream_cost"} and options.mode != "batches") or (
-        operation in {"send", "send_stream"} and options.to == "function"
+        operation in {"send", "stream_send"} and options.to == "function"
     )
     if by_row:
         return 40
     if operation in {"group_pandas", "cogroup", "apply_pandas", "apply_arrow", "aggregate", "split"}:
         return {"flat": 12, "zipf": 8, "hot": 6, "one": 1}[shape.skew] if shape.key != "boolean" else 1
     if operation in STREAMS:
-        return 2 * FILES if operation == "send_stream" else FILES
+        return 2 * FILES if operation == "stream_send" else FILES
     return 1 + (shape.skew != "one" and shape.key != "boolean")
 
 

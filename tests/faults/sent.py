@@ -62,7 +62,7 @@ def send(work: Work) -> Rows:
 
 
 def start_stream(work: Work, rows: DataFrame) -> Any:
-    return evenly.send_stream(_counting(work, _body(rows)), checkpoint=work.folder / "checkpoint", **_options(work))
+    return evenly.stream_send(_counting(work, _body(rows)), checkpoint=work.folder / "checkpoint", **_options(work))
 
 
 def kept(lines: list[tuple[str, int, int, int, str]]) -> Rows:

@@ -1,4 +1,4 @@
-"""The program of test_stream_by_cost_cluster.py: a cluster of a master and three workers, on hosts of their own, all here.
+"""The program of test_stream_apply_by_cost_cluster.py: a cluster of a master and three workers, on hosts of their own here.
 
 python clustered_costs.py FOLDER
 
@@ -175,7 +175,7 @@ def run(stream, function, schema, folder, name, **options):
     def sink(results, batch_id):
         written[batch_id] = [row[0] for row in results.collect()]
 
-    query = evenly.stream_by_cost(
+    query = evenly.stream_apply_by_cost(
         stream,
         function,
         schema,

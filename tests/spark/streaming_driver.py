@@ -13,7 +13,7 @@ def main(port: int, folder: str, slots: int) -> None:
     spark = local_session("streaming", slots=slots, memory="512m")
     rows = spark.readStream.schema("text string").parquet(f"{folder}/in")
     to = evenly.TcpLines("127.0.0.1", port, buffer_bytes=4_096)
-    query = evenly.send_stream(rows, to=to, checkpoint=f"{folder}/checkpoint", trigger={"availableNow": True}, timeout_s=60.0)
+    query = evenly.stream_send(rows, to=to, checkpoint=f"{folder}/checkpoint", trigger={"availableNow": True}, timeout_s=60.0)
     query.awaitTermination()
     spark.stop()
 

@@ -83,9 +83,9 @@ def test_the_same_rows_go_to_the_same_parts_however_they_are_partitioned(visits,
     assert first == second
 
 
-def test_groups_by_part_and_key_need_no_second_shuffle(visits, plan):
+def test_groups_by_key_and_part_need_no_second_shuffle(visits, plan):
     placed = evenly.split_by_key(visits, key="user", instances=INSTANCES, mapping=plan)
-    assert shuffles(placed.groupBy("part", "user").agg(F.collect_list("amount"))) == 1
+    assert shuffles(placed.groupBy("user", "part").agg(F.collect_list("amount"))) == 1
 
 
 def test_a_column_can_be_named_to_spread_by(visits, plan):

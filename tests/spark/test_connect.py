@@ -1,4 +1,4 @@
-"""`by_key`, `learn_mapping`, `apply_by_key` and `by_cost` on a Spark Connect session, against a server that PySpark starts."""
+"""`by_key`, `learn_mapping`, `apply_by_key` and `apply_by_cost` on Spark Connect, against a server that PySpark starts."""
 
 import json
 import os
@@ -61,7 +61,7 @@ def test_what_needs_a_classic_session_says_so(told):
     assert "through Spark Connect" in told["classic only"]
 
 
-def test_by_cost_works_on_connect(tmp_path):
+def test_apply_by_cost_works_on_connect(tmp_path):
     told = ran("connected_costs.py", tmp_path)
     assert told["session"].startswith("pyspark.sql.connect")
     assert told["learnt"]

@@ -107,7 +107,7 @@ def test_rows_of_uneven_cost_are_told_from_uneven_rows(stages):
     assert found.cause is Cause.COST
     assert slow.tasks.run_ms.argmax() == 0
     assert slow.rows_imbalance_pct == 0.0
-    assert found.call == "df.transform(evenly.by_cost, function=function, schema=schema, instances=8)"
+    assert found.call == "df.transform(evenly.apply_by_cost, function=function, schema=schema, instances=8)"
 
 
 def test_an_even_job_needs_nothing(stages):

@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F
 
 import evenly
@@ -182,7 +181,7 @@ def test_a_function_that_fails_or_hangs_fails_the_job_with_one_clear_error(spark
 )
 def test_bad_input_is_refused_before_anything_runs(spark, options, error, told):
     stream = spark.readStream.format("rate").load().select(F.col("value").cast("string").alias("text"))
-    for act, rows in ((evenly.send, texts(spark)), (evenly.send_stream, stream)):
+    for act, rows in ((evenly.send, texts(spark)), (evenly.stream_send, stream)):
         with pytest.raises(error, match=told):
             act(rows, **{"to": print, "checkpoint": "never-made", **options})
     assert not Path("never-made").exists()
@@ -236,10 +235,10 @@ def test_json_is_written_under_the_older_way_with_times_too(spark, link):
 
 def test_a_batch_is_not_a_stream_and_a_stream_no_batch(spark):
     stream = spark.readStream.format("rate").load()
-    with pytest.raises(StreamingMismatch, match="use send_stream"):
+    with pytest.raises(StreamingMismatch, match="use stream_send"):
         evenly.send(stream, to=print)
     with pytest.raises(StreamingMismatch, match="use send for a batch"):
-        evenly.send_stream(texts(spark), to=print, checkpoint="x")
+        evenly.stream_send(texts(spark), to=print, checkpoint="x")
 
 
 def staged(spark, folder, files, rows):
@@ -255,14 +254,14 @@ def test_a_streaming_query_that_starts_again_sends_its_batch_again_with_the_same
     rows = spark.readStream.schema("text string").option("maxFilesPerTrigger", 1).parquet(source)
 
     def run(url):
-        query = evenly.send_stream(
+        query = evenly.stream_send(
             rows, to=evenly.HttpPost(url), checkpoint=checkpoint, link=link, trigger={"availableNow": True}, timeout_s=5.0
         )
         query.awaitTermination(120)
         return query
 
     with HttpReceiver(lambda before: 507 if before >= 70 else 200) as full:
-        with pytest.raises(StreamingQueryException, match=r"answered 507 .* to row 20 of partition 0, batch 1"):
+        with pytest.raises(DestinationFailed, match=r"answered 507 .* to row 20 of partition 0, batch 1"):
             run(full.url)
         first = full.rows()
     assert len(first) == 70
@@ -284,7 +283,7 @@ def test_a_streaming_aggregate_is_sent_in_an_order_that_can_be_repeated(spark, l
     rows = spark.readStream.schema("text string").parquet(str(tmp_path / "in"))
     counts = rows.groupBy(F.substring("text", 7, 10).alias("row")).count()
     with HttpReceiver() as receiver:
-        query = evenly.send_stream(
+        query = evenly.stream_send(
             counts,
             to=evenly.HttpPost(receiver.url, rows_at_once=3),
             checkpoint=tmp_path / "checkpoint",

@@ -9,7 +9,6 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F
 
 import evenly
@@ -44,7 +43,7 @@ def source(spark, tmp_path):
 
 
 def run(rows, url, checkpoint, **options):
-    query = evenly.send_stream(
+    query = evenly.stream_send(
         rows, to=evenly.HttpPost(url), checkpoint=checkpoint, trigger={"availableNow": True}, timeout_s=20.0, **options
     )
     query.awaitTermination(120)
@@ -76,7 +75,7 @@ def test_a_batch_begun_on_one_number_of_cores_and_ended_on_another_has_every_row
             if taken is None:
                 run(rows, receiver.url, tmp_path / "checkpoint", output_mode=mode)
             else:
-                with pytest.raises(StreamingQueryException, match="answered 507"):
+                with pytest.raises(DestinationFailed, match="answered 507"):
                     run(rows, receiver.url, tmp_path / "checkpoint", output_mode=mode)
             came += receiver.rows()
     kept = without_doubles(came)
@@ -116,17 +115,17 @@ def test_only_the_last_batch_is_kept_and_an_older_one_cannot_be_sent_again(spark
             for number in ("1", "2"):
                 for name in (number, f".{number}.crc"):
                     (checkpoint / folder / name).unlink(missing_ok=True)
-        with pytest.raises(StreamingQueryException, match="batch 1 is to be sent after batch 2"):
+        with pytest.raises(CheckpointMismatch, match="batch 1 is to be sent after batch 2"):
             run(rows, receiver.url, checkpoint)
 
 
 def test_rows_that_were_kept_and_then_lost_are_not_replaced_by_others(spark, source, tmp_path):
     checkpoint = tmp_path / "checkpoint"
-    with full_after(5) as receiver, pytest.raises(StreamingQueryException):
+    with full_after(5) as receiver, pytest.raises(DestinationFailed):
         run(streamed(spark, source), receiver.url, checkpoint)
     next((checkpoint / "evenly" / "sending" / "0").glob("part-*")).unlink()
     with HttpReceiver() as receiver:
-        with pytest.raises(StreamingQueryException, match="not those that were kept"):
+        with pytest.raises(DamagedData, match="not those that were kept"):
             run(streamed(spark, source), receiver.url, checkpoint)
         assert receiver.rows() == []
 
@@ -142,9 +141,9 @@ def test_rows_whose_writing_was_cut_short_are_written_again(spark, source, tmp_p
 
 
 def test_a_batch_is_ended_under_the_name_it_was_begun_under(spark, source, tmp_path):
-    with full_after(5) as receiver, pytest.raises(StreamingQueryException):
+    with full_after(5) as receiver, pytest.raises(DestinationFailed):
         run(streamed(spark, source), receiver.url, tmp_path / "checkpoint", sender="one")
-    with pytest.raises(StreamingQueryException, match="begun by the sender 'one', not 'two'"):
+    with pytest.raises(CheckpointMismatch, match="begun by the sender 'one', not 'two'"):
         run(streamed(spark, source), "http://127.0.0.1:9/", tmp_path / "checkpoint", sender="two")
 
 
@@ -154,7 +153,7 @@ def test_without_keeping_each_start_has_a_sender_of_its_own(spark, source, tmp_p
         with cut_for(spark, slots), receiving as receiver:
             try:
                 run(streamed(spark, source), receiver.url, tmp_path / "checkpoint", sender="me", repeatable=False)
-            except StreamingQueryException:
+            except DestinationFailed:
                 assert slots == 1
             came += receiver.rows()
     assert len(came) == len(without_doubles(came)) == ROWS + 50, "twice, never lost"

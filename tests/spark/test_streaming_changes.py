@@ -144,11 +144,18 @@ def test_a_change_blocks_nobody_is_logged_and_leaves_the_session_as_it_is(spark,
 
     caplog.set_level(logging.INFO, logger="evenly")
     query = evenly.stream_by_key(
-        visits.stream(), watched, key="user", instances=INSTANCES, checkpoint=visits.checkpoint, controller=False
+        visits.stream(),
+        watched,
+        key="user",
+        instances=INSTANCES,
+        checkpoint=visits.checkpoint,
+        query_name="counts of users",
+        controller=False,
     )
     assert spark.streams.awaitAnyTermination(0.01) is False  # the look at the stream has ended, and is forgotten
     query.processAllAvailable()
     assert [it.id for it in spark.streams.active] == [query.query.id]
+    first = (query.name, query.id, query.runId)
 
     def slowly(step):
         if step == "stopped":
@@ -173,6 +180,8 @@ def test_a_change_blocks_nobody_is_logged_and_leaves_the_session_as_it_is(spark,
     change.join(120)
     assert query.mapping.version == 2
     assert query.isActive
+    assert (query.name, query.id) == first[:2] == ("counts of users", str(query.query.id))
+    assert query.runId != first[2]
     assert waiting == []
     visits.add()
     query.processAllAvailable()

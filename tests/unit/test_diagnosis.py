@@ -139,7 +139,7 @@ def test_uneven_rows_without_keys_are_spread(exchange, said, call):
 def test_the_same_rows_at_another_cost_are_spread_by_cost():
     found = diagnose_stage(stage(ONE_LONG, exchange=None))
     assert found.cause is Cause.COST
-    assert found.call == "df.transform(evenly.by_cost, function=function, schema=schema, instances=8)"
+    assert found.call == "df.transform(evenly.apply_by_cost, function=function, schema=schema, instances=8)"
     assert "about the same rows" in found.why
 
 

@@ -55,7 +55,7 @@ def posg(
     Every value and sentence of the text is compared with four readings of it, full knowledge and our default: reproduced,
     or not and why. All figures with 100 streams take some minutes. Figure 12 takes recorded tweets from the folder that
     EVENLY_DATA names, or generated ones. With --spark: figures 11 and 12 on Spark, `repartition(k)` against
-    `evenly.by_cost`.
+    `evenly.apply_by_cost`.
     """
     _rerun("posg", posg_spark if spark else posg_paper, figure, _runs(runs, spark), out, seed, spark, json)
 
@@ -73,7 +73,7 @@ def osg(
     """Rerun "Load balancing of stateless operators" (OSG): reach at depth 3, and schedulers in parallel.
 
     Figure 2 takes recorded costs from the folder that EVENLY_DATA names, or generated ones. With --spark: figure 2 on Spark,
-    `repartition(k)` against `evenly.by_cost`, with a real search for each row.
+    `repartition(k)` against `evenly.apply_by_cost`, with a real search for each row.
     """
     _rerun("osg", osg_spark if spark else osg_paper, figure, _runs(runs, spark), out, seed, spark, json)
 

@@ -24,6 +24,6 @@ def aggregate_by_key_call(keys: Sequence[str], instances: int) -> str:
     return f"evenly.aggregate_by_key(df, {merging}, key={key_argument(keys)}, instances={instances})"
 
 
-def by_cost_call(instances: int) -> str:
+def apply_by_cost_call(instances: int) -> str:
     """Rows to instances by what they cost; without cost_key Evenly finds the column that predicts it best."""
-    return f"df.transform(evenly.by_cost, function=function, schema=schema, instances={instances})"
+    return f"df.transform(evenly.apply_by_cost, function=function, schema=schema, instances={instances})"

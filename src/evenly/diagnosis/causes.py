@@ -13,7 +13,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from evenly.diagnosis.calls import aggregate_by_key_call, by_cost_call, by_key_call
+from evenly.diagnosis.calls import aggregate_by_key_call, apply_by_cost_call, by_key_call
 from evenly.diagnosis.stages import Stage
 from evenly.kernels.types import I64
 
@@ -315,7 +315,7 @@ def _by_cost(stage: Stage) -> Finding:
         )
     else:
         remedy = "some rows cost more than others: spread rows by their cost"
-    return Finding(stage, Cause.COST, stage.saved_s, why, remedy, by_cost_call(_instances(stage)))
+    return Finding(stage, Cause.COST, stage.saved_s, why, remedy, apply_by_cost_call(_instances(stage)))
 
 
 def _too_few(stage: Stage, limits: Thresholds) -> Finding | None:

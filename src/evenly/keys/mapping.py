@@ -29,6 +29,10 @@ KeyIds = Literal["integer", "xxhash64"]
 class Mapping:
     """Every key to exactly one of `instances` instances, before and after it is saved and read back.
 
+        mapping = evenly.learn_mapping(df, key="user", instances=16)
+        mapping.save("users.json")
+        evenly.by_key(df, key="user", instances=16, mapping=evenly.Mapping.load("users.json"))
+
     A key with an entry of its own (`heavy_keys`) goes to that entry's instance; any other key goes to
     the instance of its bucket, `floor(((a id + b) mod 2^61 - 1) / 2^61 x buckets)`, or, where `a` is 0,
     bucket `id mod buckets`.

@@ -33,6 +33,9 @@ Way = Literal["dkg+pkg", "w-choices"]
 class SplitMapping:
     """Every key of `split` over its parts, in the shares planned; every other key where `light` has it.
 
+        plan = split_hot_keys(evenly.learn_mapping(df, key="user", instances=16))  # from evenly.keys.hot_keys
+        evenly.split_by_key(df, key="user", instances=16, mapping=plan)
+
     Part i, of `parts[starts[key]] .. parts[starts[key + 1] - 1]`, takes `part_loads[i]` of the key's load on
     instance `parts[i]`. Which part a tuple goes to is decided by a number that the caller gives with it, its
     spread: the same id and the same spread always give the same instance, so a tuple that is sent again goes

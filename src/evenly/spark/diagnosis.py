@@ -39,6 +39,8 @@ def diagnose_keys(
 ) -> KeysDiagnosis:
     """How uneven the keys of `df` are on each number of instances, by Spark's hash and by Evenly, and what to do about it.
 
+        evenly.diagnose_keys(df, key="user", instances=[8, 64])
+
     Rows and keys are counted exactly, with one `groupBy(key).count()` whose result is kept while the diagnosis runs (in memory,
     and on disk where that does not do). The rows of an instance by hash are those whose `pmod(hash(key), instances)` it is,
     which is where Spark puts them; Evenly's are those of a mapping learnt as `by_key` learns it. Null is a key like any other.
@@ -118,6 +120,8 @@ def rows_of(spark: SparkSession, source: str, *, keys: Sequence[str] = ()) -> Da
 
 def diagnose_checkpoint(spark: SparkSession, checkpoint: str | os.PathLike[str]) -> CheckpointDiagnosis:
     """How uneven the state of a streaming query is, store by store, and whether a mapping of Evenly stands beside it.
+
+        evenly.diagnose_checkpoint(spark, "/data/visits")
 
     Reads the state after the last finished batch; the query may be running.
     """

@@ -35,10 +35,11 @@ def worker_errors() -> Iterator[None]:
     """Errors of ours that end a Spark action inside are raised as their class, from Spark's own error.
 
         with evenly.worker_errors():
-            df.transform(evenly.by_cost, function=fetch, schema=schema, instances=16).write.parquet(path)
+            evenly.apply_by_cost(df, fetch, schema, instances=16).write.parquet(path)
 
     So `except evenly.errors.FunctionFailed` works where Spark raises its PythonException. All other errors pass unchanged. It
-    serves actions, `query.awaitTermination()` and, with `own_error`, `query.exception()`, on classic and on Connect sessions.
+    serves actions and, with `own_error`, the `exception()` of a query of your own, on classic and on Connect sessions. Queries
+    that Evenly starts (`RunningQuery`) raise them so anyway.
     """
     try:
         yield

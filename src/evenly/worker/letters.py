@@ -30,7 +30,7 @@ def failure(payload: Any, error: BaseException) -> EvenlyError:
     on = texts[0] if len(texts) == 1 else f"a batch of {len(texts)} rows that begins with {texts[0] if texts else 'none'}"
     on = on if len(on) <= _LONGEST else f"{on[:_LONGEST]}…"
     if isinstance(error, RowTooSlow):
-        return RowTooSlow(f"{_said(error)}, on {on}: raise the limit, or on_error='skip' sets such rows aside")
+        return RowTooSlow(f"{_said(error)}, on {on}: raise the limit, or CallOptions(on_error='skip') sets such rows aside")
     if isinstance(error, InvalidResult):
         return InvalidResult(f"{_said(error)}; on {on}")
     # In one line: of what a worker raised, Spark hands on text, in which the end of a message is the end of its line.
@@ -38,7 +38,7 @@ def failure(payload: Any, error: BaseException) -> EvenlyError:
     said = said if len(said) <= _LONGEST else f"{said[:_LONGEST]}…"
     return FunctionFailed(
         f"the function raised {type(error).__name__}: {said}; on {on}. "
-        f"on_error='skip' sets such rows aside, retries= calls again.{_where(error)}"
+        f"CallOptions(on_error='skip') sets such rows aside, retries= calls again.{_where(error)}"
     )
 
 

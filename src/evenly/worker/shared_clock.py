@@ -11,7 +11,7 @@ class SharedClock:
     """Time that is shared equally by the calls that run at a moment.
 
     A virtual clock runs at 1 / n while n calls run. The difference between a call's end and its beginning is the slot's time
-    that it took: the costs of all calls add up to the time in which at least one ran (tests/spark/test_by_cost_calls.py).
+    that it took: the costs of all calls add up to the time in which at least one ran (tests/spark/test_apply_by_cost_calls.py).
     """
 
     def __init__(self, now: Callable[[], float] = time.perf_counter) -> None:

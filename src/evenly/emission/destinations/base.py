@@ -18,6 +18,8 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 0.5
 class NumberedRow(NamedTuple):
     """One row on its way: what is sent, and which row of which partition of which batch of which sender it is.
 
+        evenly.send(df, to=lambda row: store.put(row.identity, row.body))
+
     A row that is sent again, because a task, a batch or a query runs again, has the same `identity`. So a receiver that keeps
     the largest number it has taken in for each (sender, batch, partition), and drops rows up to it, has every row once.
     """

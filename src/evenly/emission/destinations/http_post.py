@@ -34,6 +34,9 @@ _CLOSED = (ConnectionResetError, BrokenPipeError, ConnectionAbortedError, ssl.SS
 class HttpPost:
     """One request for up to `rows_at_once` rows, one connection a partition; an answer from 200 to 299 is the acknowledgement.
 
+        to = evenly.HttpPost("https://example.org/rows", headers={"Authorization": token}, rows_at_once=100)
+        evenly.send(df, to=to)
+
     The headers Evenly-Sender, Evenly-Batch, Evenly-Partition, Evenly-Number (of the first row) and Evenly-Rows say which
     rows it has; Idempotency-Key is all of that in one. The body is the row, or with `rows_at_once` above 1 the rows with a
     line break after each; a row that has one in it is then refused.

@@ -24,6 +24,8 @@ _HEARD_BYTES = 65_536
 class TcpLines:
     """One line a row, one connection a partition.
 
+        evenly.send(df, to=evenly.TcpLines("collector", 9000, rows_at_once=100))
+
     A line is sender, batch, partition, number and the row itself, with a tab after each of the first four; with `ids=False`
     only the row. A row with a line break in it (LF or CR) is refused; all other bytes go as they are.
 

@@ -23,7 +23,8 @@ from pyspark.sql.types import StructType
 
 from evenly.costs.model import CostModel
 from evenly.kernels.types import F64, I64
-from evenly.spark.costs.by_cost import by_cost
+from evenly.spark.costs.apply_by_cost import apply_by_cost
+from evenly.spark.costs.options import Objective
 from evenly.spark.costs.watch import CostWatch
 
 Function = Callable[[Any], tuple[Any, ...]]
@@ -162,14 +163,14 @@ class Trial:
         instances: int,
         *,
         costs: CostModel | None,
-        objective: str = "completion",
+        objective: Objective = "completion",
         slowness: Sequence[float] = (),
     ) -> tuple[Batch, CostModel]:
         """By cost; with what is known of the costs afterwards. Without `costs` rows go out evenly."""
         watch = CostWatch()
 
         def grouped() -> DataFrame:
-            return by_cost(
+            return apply_by_cost(
                 df,
                 Stamped(self.function, slowness),
                 self.schema,

@@ -16,7 +16,7 @@ from evenly.costs.model import CostModel
 from evenly.costs.recommend import Predictor, recommend
 from evenly.costs.report import CostMeter, InstanceReport
 from evenly.errors import ColumnConflict, InvalidKeys, StreamingMismatch
-from evenly.spark.costs.options import checked_key, checked_options
+from evenly.spark.costs.options import StageOptions, checked_key
 from evenly.spark.costs.routing import content_hash, key_column
 from evenly.spark.costs.stage import Stage, reports_of
 from evenly.spark.keyed.keys import key_names, quoted
@@ -35,6 +35,8 @@ def recommend_cost_key(
 ) -> list[Predictor]:
     """Which column or expression tells best what a row costs: candidates by how much of the cost they explain, best first.
 
+        evenly.recommend_cost_key(df, fetch, "size long")
+
     Runs `function` on `rows` rows (100 to 65,536) and compares by cross-validation, so a column of distinct values explains
     nothing. `candidates` are columns and SQL expressions; None: every column, sizes of texts, arrays and numbers in steps. Only
     those that explain 5 % of the variance are listed: an empty list says that none helps, or that costs hardly differ.
@@ -45,18 +47,7 @@ def recommend_cost_key(
         )
     rows = checked_whole(rows, "rows", 100, _MOST_ROWS)
     tried = candidate_keys(df) if candidates is None else checked_key(candidates)
-    options = checked_options(
-        function,
-        instances=_TRIAL_INSTANCES,
-        objective="batch-time",
-        batch_rows=None,
-        threads=1,
-        on_error="fail",
-        retries=0,
-        time_limit_s=None,
-        routers=None,
-    )
-    stage = Stage.of(df, function, schema, options)
+    stage = Stage.of(df, function, schema, StageOptions(_TRIAL_INSTANCES, "batch-time"))
     # Rows with the least hashes: any rows, but the same ones each time.
     some = df.withColumn("__evenly_hash", content_hash(df)).orderBy("__evenly_hash").limit(rows).drop("__evenly_hash")
     reports = reports_of(stage.evenly(with_candidates(some, tried), candidates=len(tried)))

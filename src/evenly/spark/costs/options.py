@@ -2,77 +2,50 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from numbers import Real
-from typing import Any, Literal, cast, get_args
+from typing import Literal, get_args
 
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from evenly.checks import checked_instances, checked_whole
+from evenly.costs.call_options import ONE_ROW_AT_A_TIME, CallOptions, checked_call
 from evenly.errors import ColumnConflict, InvalidParameter
 from evenly.spark.keyed.keys import named
 from evenly.worker.letters import ERROR
 
 Objective = Literal["batch-time", "completion", "arrival"]
-OnError = Literal["fail", "skip"]
 CostKey = str | Sequence[str]
 _LOCAL = re.compile(r"local(\[[^,\]]*(,\s*(?P<failures>\d+)\s*)?\])?")
 _parsed: dict[tuple[str, str | None], StructType] = {}
-_MOST_THREADS, _MOST_RETRIES, _MOST_ROUTERS, _MOST_BATCH_ROWS = 1_000, 100, 1_000, 1_000_000
+_MOST_ROUTERS = 1_000
 
 
 @dataclass(frozen=True)
-class Options:
-    """How rows are run."""
+class StageOptions:
+    """How the rows of a stage are placed, and how the function is called for them; each value in its range."""
 
     instances: int
     objective: Objective = "completion"
-    batch_rows: int | None = None
-    threads: int = 1
-    on_error: OnError = "fail"
-    retries: int = 0
-    time_limit_s: float | None = None
     routers: int | None = None
+    call: CallOptions = ONE_ROW_AT_A_TIME
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "instances", checked_instances(self.instances))
+        if self.objective not in get_args(Objective):
+            raise InvalidParameter(
+                f"objective must be one of {', '.join(map(repr, get_args(Objective)))}, got {self.objective!r}"
+            )
+        if self.routers is not None:
+            object.__setattr__(self, "routers", checked_whole(self.routers, "routers", 1, _MOST_ROUTERS))
+        checked_call(self.call)
 
     @property
     def order(self) -> Literal["content", "arrival"]:
         """What rows are sorted by before they are dealt out."""
         return "arrival" if self.objective == "arrival" else "content"
-
-    @property
-    def skip(self) -> bool:
-        return self.on_error == "skip"
-
-
-def checked_options(function: Any, **given: Any) -> Options:
-    """The options, if each is in its range."""
-    if not callable(function):
-        raise InvalidParameter(f"function must be a function of a row, got {function!r}")
-    for name, allowed in (("objective", get_args(Objective)), ("on_error", get_args(OnError))):
-        if given[name] not in allowed:
-            raise InvalidParameter(f"{name} must be one of {', '.join(map(repr, allowed))}, got {given[name]!r}")
-    limit_s = given["time_limit_s"]
-    number = isinstance(limit_s, Real) and not isinstance(limit_s, bool)
-    if limit_s is not None and not (number and 0.0 < limit_s < math.inf):
-        raise InvalidParameter(f"time_limit_s must be a number of seconds above 0, or None, got {limit_s!r}")
-    return Options(
-        instances=checked_instances(given["instances"]),
-        objective=cast("Objective", given["objective"]),
-        batch_rows=_whole(given["batch_rows"], "batch_rows", _MOST_BATCH_ROWS),
-        threads=checked_whole(given["threads"], "threads", 1, _MOST_THREADS),
-        on_error=cast("OnError", given["on_error"]),
-        retries=checked_whole(given["retries"], "retries", 0, _MOST_RETRIES),
-        time_limit_s=None if limit_s is None else float(limit_s),
-        routers=_whole(given["routers"], "routers", _MOST_ROUTERS),
-    )
-
-
-def _whole(value: int | None, name: str, most: int) -> int | None:
-    return None if value is None else checked_whole(value, name, 1, most)
 
 
 def checked_schema(df: DataFrame, schema: StructType | str, *, skip: bool) -> StructType:

@@ -19,7 +19,7 @@ from evenly.costs.report import InstanceReport
 from evenly.errors import InvalidParameter
 from evenly.kernels.types import F64
 from evenly.spark.costs.dealing import deal_in_turn
-from evenly.spark.costs.options import Options, checked_schema, one_attempt
+from evenly.spark.costs.options import StageOptions, checked_schema, one_attempt
 from evenly.spark.costs.routing import route
 from evenly.spark.costs.skipped import LETTER_TYPE
 from evenly.spark.features import Feature, has, require
@@ -40,23 +40,26 @@ class Stage:
     """A user's function and how it is run. Its results come with a hidden column for reports."""
 
     work: Work
-    options: Options
+    options: StageOptions
     schema: StructType
 
     @classmethod
-    def of(cls, df: DataFrame, function: Callable[[Any], Any], schema: StructType | str, options: Options) -> Stage:
+    def of(cls, df: DataFrame, function: Callable[[Any], Any], schema: StructType | str, options: StageOptions) -> Stage:
         """For rows with the columns of `df`."""
+        if not callable(function):
+            raise InvalidParameter(f"function must be a function of a row, got {function!r}")
         for name in df.columns:
             if name.lower().startswith("__evenly_"):
                 raise InvalidParameter(f"there is a column {name!r}, a name that Evenly uses: rename it")
-        parsed = checked_schema(df, schema, skip=options.skip)
+        call = options.call
+        parsed = checked_schema(df, schema, skip=call.skip)
         nullable = StructType([StructField(field.name, field.dataType, nullable=True) for field in parsed.fields])
         strict = frozenset(field.name for field in parsed.fields if not field.nullable)
-        calls = Calls(function, threads=options.threads, retries=options.retries, limit_s=options.time_limit_s)
+        calls = Calls(function, threads=call.threads, retries=call.retries, limit_s=call.time_limit_s)
         shape = Shape(_arrow_schema(df, nullable), strict)
-        once = options.skip and one_attempt(df)
-        work = Work(calls, shape, tuple(df.columns), batch_rows=options.batch_rows, skip=options.skip, one_attempt=once)
-        return cls(work, options, nullable.add(ERROR, LETTER_TYPE) if options.skip else nullable)
+        once = call.skip and one_attempt(df)
+        work = Work(calls, shape, tuple(df.columns), batch_rows=call.batch_rows, skip=call.skip, one_attempt=once)
+        return cls(work, options, nullable.add(ERROR, LETTER_TYPE) if call.skip else nullable)
 
     def evenly(self, rows: DataFrame, *, report: bool = True, time_every: int = 1, candidates: int = 0) -> DataFrame:
         """The same number of rows to each instance."""
@@ -97,12 +100,12 @@ class Stage:
 
     def _ordered(self, placed: DataFrame) -> DataFrame:
         """Rows in the order in which an instance should run them."""
-        options = self.options
-        if options.objective == "completion":
+        objective, call = self.options.objective, self.options.call
+        if objective == "completion":
             # Batches are of one key, as far as may be. Without them one number to sort by is half the work.
-            return placed.sortWithinPartitions(ESTIMATE, *([] if options.batch_rows is None else [ID]))
+            return placed.sortWithinPartitions(ESTIMATE, *([] if call.batch_rows is None else [ID]))
         # Several calls at once end together if the longest begin first; and batches are to be of rows that are alike.
-        if options.objective == "batch-time" and (options.threads > 1 or options.batch_rows is not None):
+        if objective == "batch-time" and (call.threads > 1 or call.batch_rows is not None):
             return placed.sortWithinPartitions(F.col(ESTIMATE).desc(), ID)
         return placed
 

@@ -1,6 +1,6 @@
-"""What a streaming query knows of costs, in the folder `costs` of its checkpoint.
+"""What a streaming query knows of costs, in the folder `evenly/costs` of its checkpoint.
 
-    <checkpoint>/costs/17.json   the scheduler as it was after batch 17: its model, the speeds of executors, its state
+    <checkpoint>/evenly/costs/17.json   the scheduler as it was after batch 17: its model, the speeds of executors, its state
 
 A file is written whole, before its batch is committed. A batch that is run again reads the newest file BELOW its own number, so
 whatever an earlier try of it has measured and written counts for nothing: no batch is counted twice.
@@ -24,7 +24,7 @@ class CostStore:
     """Reads and writes the scheduler of one query, batch by batch."""
 
     def __init__(self, spark: SparkSession, checkpoint: str) -> None:
-        self._folder = Folder(spark, checkpoint).child("costs")
+        self._folder = Folder(spark, checkpoint).child("evenly").child("costs")
 
     def before(self, batch_id: int) -> CostScheduler | None:
         """The scheduler as the last batch below `batch_id` left it; None if there is none."""
@@ -62,6 +62,6 @@ def saved_costs(spark: SparkSession, checkpoint: str) -> CostModel:
     found = CostStore(spark, checkpoint).newest()
     if found is None:
         raise InvalidCheckpoint(
-            f"there are no costs in {checkpoint}: it is not the checkpoint of stream_by_cost, or no batch ended"
+            f"there are no costs in {checkpoint}: it is not the checkpoint of stream_apply_by_cost, or no batch ended"
         )
     return found.model

@@ -1,4 +1,4 @@
-"""What a run of `by_cost` measured, for those who want to know or to reuse it."""
+"""What a run of `apply_by_cost` measured, for those who want to know or to reuse it."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ class WatchedBatch:
 
 
 class CostWatch:
-    """Give it to `by_cost(..., watch=watch)`; it is filled by the first action on the result.
+    """Give it to `apply_by_cost(..., watch=watch)`; it is filled by the first action on the result.
 
         watch = evenly.CostWatch()
-        df.transform(evenly.by_cost, function=fetch, schema="size long", cost_key="host", instances=16, watch=watch).write...
+        evenly.apply_by_cost(df, fetch, "size long", cost_key="host", instances=16, watch=watch).write.parquet("/data/sizes")
         watch.imbalance_pct, watch.costs.save("costs.json")
 
-    Of `stream_by_cost` it holds the last batches (`batches`), and all else is of the last one.
+    Of `stream_apply_by_cost` it holds the last batches (`batches`), and all else is of the last one.
 
     A watch serves one call. Retries and speculation count no row twice. Before the action there are no reports, only the
     `decision`; an action that reads a part only (`limit`, `show`) may leave out reports.
@@ -66,7 +66,7 @@ class CostWatch:
         """`ran` with the observation of its reports; `model` is what was known before. With `candidates` none was the key
         yet, and reports tell what rows cost beside the ids of each."""
         if self._observation is not None:
-            raise InvalidParameter("this watch was given to another call of by_cost: make one for each call")
+            raise InvalidParameter("this watch was given to another call of apply_by_cost: make one for each call")
         self._observation = Observation()
         self._model, self._decision, self._candidates, self._ran = model.copy(), decision, candidates, ran
         return ran.observe(self._observation, F.collect_list(REPORT).alias(REPORT))

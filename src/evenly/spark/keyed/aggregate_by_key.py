@@ -37,6 +37,8 @@ def aggregate_by_key(
 ) -> DataFrame:
     """One result a key, as `groupBy(key)` gives it, also where one key has more rows than an instance should have.
 
+        evenly.aggregate_by_key(df, evenly.Merging(partial, merge, "score double"), key="user", instances=64)
+
     With one `Merging`: keys are placed as `by_key` places them, but a key too hot for one instance is split over several.
     `partial` runs for each key on each of its instances, `merge` once for each key. A key that is not split is merged
     where it is, in the same call; only if some key is split, results (not rows) are shuffled once more to bring its

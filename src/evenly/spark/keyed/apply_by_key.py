@@ -35,6 +35,8 @@ def apply_by_key(
 ) -> DataFrame:
     """`df.groupBy(key).applyInPandas(function, schema)` with balanced instances and little cost a group.
 
+        evenly.apply_by_key(df, score, "user string, score double", key="user", instances=64)
+
     Use it for many small groups. Spark hands a Python worker one group at a time and converts each on its own, which costs
     about a millisecond. Here a worker gets its whole instance, sorted by key, in large batches, and cuts out the groups
     itself. The results are those of `applyInPandas`; neither promises an order, of results or of rows in a group.

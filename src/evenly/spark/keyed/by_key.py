@@ -34,7 +34,10 @@ def by_key(
 ) -> DataFrame:
     """Spread the keys of `df` over `instances` partitions so that all have about the same number of rows.
 
-    All rows of a key are in one partition. Use it with `df.transform(evenly.by_key, key="user", instances=16)`.
+        placed = df.transform(evenly.by_key, key="user", instances=16)
+        placed.groupBy("user", "slot").applyInPandas(score, schema)
+
+    All rows of a key are in one partition.
 
     - `slot="slot"` (the default) adds an INT column of that name. Group, window or join by the key and the
       slot, in that order, `groupBy("user", "slot")`: the groups are those of the key alone, Spark finds

@@ -42,6 +42,9 @@ def sample_reserve(instances: int, tolerance_pct: float) -> int:
 def learn_mapping(df: DataFrame, *, key: Key, instances: int, tolerance_pct: float | None = 2.0, seed: int = 0) -> Mapping:
     """Learn which instance each key of `df` should be on, in one pass over `df`.
 
+        mapping = evenly.learn_mapping(df, key="user", instances=16)
+        mapping.least_imbalance_pct, mapping.expected_imbalance_pct
+
     `tolerance_pct` is the imbalance that sampling may add (in percentage points of λ); None reads every
     row. The same rows in the same partitions give the same mapping. A DataFrame without rows gives
     a mapping that spreads keys by hash alone.

@@ -30,6 +30,9 @@ PARTIAL, HOME = "partial", "home"
 class Merging:
     """An aggregate of your own: `merge([partial(rows), partial(other rows), ...])` is the result for all those rows.
 
+        total = evenly.Merging(lambda rows: rows.cents.sum(), lambda sums: pd.DataFrame({"cents": [sum(sums)]}), "cents long")
+        evenly.aggregate_by_key(df, total, key="user", instances=64)
+
     - `partial(rows)` gets rows of one key as a pandas DataFrame with the columns of the input, at least one row, as
       `applyInPandas` would give them, and returns anything that can be pickled: a frame, a tuple, a sketch.
     - `merge(partials)` gets the list of what `partial` returned for one key, one or more, in no promised order, and returns

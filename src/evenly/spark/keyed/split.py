@@ -47,7 +47,9 @@ def split_by_key(
 ) -> DataFrame:
     """Spread the keys of `df` over `instances` partitions, keys too hot for one over several, all others whole.
 
-    Adds the INT column `part`, the number of the row's instance. `groupBy("part", "user")` finds each group in its
+        parts = evenly.split_by_key(df, key="user", instances=64).groupBy("user", "part").agg(F.collect_set("item"))
+
+    Adds the INT column `part`, the number of the row's instance. `groupBy("user", "part")` finds each group in its
     partition without another shuffle; a key that is split has a group on each of its instances, so what you compute must
     be merged: `aggregate_by_key` does all of that. For work without groups (`mapInArrow`, a write) drop the column.
 

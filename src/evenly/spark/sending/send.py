@@ -68,7 +68,7 @@ def send(
       under a number that was kept the rows of then are sent, which a warning in the log says. A random name and 0 unless told.
     """
     if df.isStreaming:
-        raise StreamingMismatch("a streaming DataFrame is not sent at once: use send_stream")
+        raise StreamingMismatch("a streaming DataFrame is not sent at once: use stream_send")
     destination = destination_of(to)
     pacing = Pacing(link, policy, interval_ms, capacity, timeout_s)
     if sender is not None and checkpoint is None:

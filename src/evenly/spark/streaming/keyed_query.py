@@ -26,8 +26,10 @@ from evenly.spark.streaming.changing import change_by_moving, change_windows, ch
 from evenly.spark.streaming.mapping_store import MappingStore, Version
 from evenly.spark.streaming.movable import REFUSALS, why_immovable, why_not_again
 from evenly.spark.streaming.observing import Observation, ProgressListener
+from evenly.spark.streaming.running_query import RunningQuery
 from evenly.spark.streaming.starting import Pipeline
 from evenly.spark.streaming.waiting import forgotten_end
+from evenly.spark.worker_errors import own_error, worker_errors
 
 _LOG = logging.getLogger(__name__)
 _EFFECT_BATCHES = 3
@@ -35,11 +37,15 @@ _REPORT_S = 10.0
 _REFUSALS_KEPT = 1_000
 
 
-class KeyedQuery:
+class KeyedQuery(RunningQuery):
     """A streaming query under a versioned mapping: see `stream_by_key`.
 
+        query = evenly.stream_by_key(rows, visits, key="user", instances=16, checkpoint="/data/visits")
+        query.mapping.version, query.changes, query.refusals
+
     It stands for one query over all the times that it is stopped and started for a new mapping. `query` is the
-    `StreamingQuery` that runs now; wait for this object rather than for that one.
+    `StreamingQuery` that runs now (during a change: that was stopped), and `runId`, `status` and progress are that run's.
+    Wait for this object rather than for that one.
     """
 
     def __init__(self, pipeline: Pipeline, store: MappingStore, controller: DriftController | None) -> None:
@@ -68,17 +74,12 @@ class KeyedQuery:
             self._listener = ProgressListener(lambda batch, metrics: self._progress.put((batch, metrics)))
             pipeline.spark.streams.addListener(self._listener)
         try:
-            self._query = self._start()
+            super().__init__(self._start())
         except BaseException:
             self._close()
             raise
         if controller is not None:
             threading.Thread(target=self._follow, name="evenly controller", daemon=True).start()
-
-    @property
-    def query(self) -> StreamingQuery:
-        """The query that runs now; another one after a change of the mapping. During a change: the one that was stopped."""
-        return self._query
 
     @property
     def mapping(self) -> Mapping:
@@ -115,8 +116,9 @@ class KeyedQuery:
 
     def exception(self) -> BaseException | None:
         """What ended the query, or kept it from being started again; None while all is well."""
-        return self._error or self._query.exception()
+        return own_error(self._error) or self._error or super().exception()
 
+    @worker_errors()
     def awaitTermination(self, timeout: float | None = None) -> bool:  # noqa: N802 - as StreamingQuery has it
         """Wait until the query ends, by `stop`, by itself or by an error, which is raised; False after `timeout` seconds.
 
@@ -144,12 +146,12 @@ class KeyedQuery:
             if deadline is not None and time.monotonic() >= deadline:
                 return False
 
+    @worker_errors()
     def processAllAvailable(self) -> None:  # noqa: N802 - as StreamingQuery has it
         """Wait until all rows that are there have been processed, and the controller has seen them. For tests."""
         while True:
             query = self._query_between_changes()
-            if query.isActive:
-                query.processAllAvailable()
+            query.processAllAvailable()
             if query is self._query_between_changes():
                 self._wait_for_controller(query)
             now = self._query_between_changes()

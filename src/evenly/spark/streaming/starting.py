@@ -17,6 +17,7 @@ from evenly.spark.state.lineage import current_checkpoint
 from evenly.spark.streaming.grouped import Grouped, check_grouping
 from evenly.spark.streaming.mapping_store import MappingStore
 from evenly.spark.streaming.observing import Observation
+from evenly.spark.streaming.query_settings import QuerySettings
 
 Build = Callable[..., DataStreamWriter]
 """From placed rows (one DataFrame, or one for each that was given) to a writer that has not been started."""
@@ -30,7 +31,11 @@ class Pipeline:
 
     frames: tuple[DataFrame, ...]
     build: Build
-    checkpoint: str
+    settings: QuerySettings
+
+    @property
+    def checkpoint(self) -> str:
+        return self.settings.checkpoint
 
     @property
     def spark(self) -> SparkSession:
@@ -58,6 +63,7 @@ class Pipeline:
         writer = self.build(*placed)
         if not isinstance(writer, DataStreamWriter):
             raise InvalidParameter(f"build must return a DataStreamWriter that is not started, got {writer!r}")
+        writer = self.settings.applied(writer)
         built = frame_of(writer)
         grouped = check_grouping(built, key=placement.key, slot=placement.slot, window=placement.window)
         at = current_checkpoint(self.spark, self.checkpoint)

@@ -21,6 +21,7 @@ from evenly.spark.streaming.changing import recover_move
 from evenly.spark.streaming.first_look import can_look, first_look
 from evenly.spark.streaming.keyed_query import KeyedQuery
 from evenly.spark.streaming.mapping_store import MappingStore, Placement, Version
+from evenly.spark.streaming.query_settings import QuerySettings, Trigger
 from evenly.spark.streaming.starting import Build, Pipeline
 from evenly.spark.streaming.waiting import forgotten_end
 
@@ -32,6 +33,8 @@ def stream_by_key(
     key: Key,
     instances: int,
     checkpoint: str | Path,
+    trigger: Trigger | None = None,
+    query_name: str | None = None,
     slot: str = "slot",
     window: str | None = None,
     mapping: Mapping | None = None,
@@ -58,6 +61,8 @@ def stream_by_key(
     every restart and every change of the mapping; no row is lost or counted twice, whenever the driver dies
     (tests/spark/test_streaming_kill.py).
 
+    - `trigger` (what `writeStream.trigger` takes) and `query_name` are set on the writer at every start, over a trigger or name
+      that `build` has set; without them, those of `build` stay. The checkpoint is always `checkpoint`.
     - `window` names a column that `functions.window` made; then group by the window, the key and the slot. A new mapping
       serves windows that have not begun, and no state is moved. Without it a change moves the state of some keys.
     - `rows` may be several DataFrames with key columns of the same names and types, for a join of streams: `build` gets as
@@ -70,11 +75,13 @@ def stream_by_key(
     """
     frames = (rows,) if isinstance(rows, DataFrame) else tuple(rows)
     placement = _checked_placement(frames, key, instances, slot, window)
-    spark, at = frames[0].sparkSession, str(checkpoint)
+    spark = frames[0].sparkSession
     require(spark, Feature.FOLDERS, by="stream_by_key", remedy="Use a classic session")
     if controller:
         require(spark, Feature.TOP_K, by="the controller of stream_by_key", remedy="Give controller=False")
     check_slots_lead(spark, by="stream_by_key")
+    settings = QuerySettings.checked(frames[0], checkpoint, trigger, query_name)
+    at = settings.checkpoint
     store = MappingStore(spark, at, placement)
     if store.load():
         recover_move(spark, at, store)
@@ -88,7 +95,7 @@ def stream_by_key(
     if not store.versions:
         store.propose(in_force)
         store.enforce(Version(1, why, ((1, None),)))
-    return KeyedQuery(Pipeline(frames, build, at), store, deciding)
+    return KeyedQuery(Pipeline(frames, build, settings), store, deciding)
 
 
 def _checked_placement(frames: tuple[DataFrame, ...], key: Key, instances: int, slot: str, window: str | None) -> Placement:

@@ -15,6 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from evenly.spark.jvm.java_errors import Py4JError
+from evenly.spark.worker_errors import worker_errors
 
 _SLICE_S = 0.5
 _POLL_S = 0.02
@@ -67,12 +68,16 @@ def forgotten_end(spark: SparkSession, query_id: str | None = None) -> Iterator[
                 return
 
 
+@worker_errors()
 def await_any_termination(spark: SparkSession, timeout: float | None = None) -> bool:
     """Wait until a query of the session ends, as `spark.streams.awaitAnyTermination` does; False after `timeout` seconds.
 
+        while not evenly.await_any_termination(spark, timeout=60):
+            print([query.lastProgress for query in queries])
+
     A query that stops for a change of its mapping and starts again has not ended; a thread that waits in Spark's own method
-    returns at every such change. An error that ended a query is raised. As with Spark's method, a query that ended before
-    the call counts until `spark.streams.resetTerminated()`.
+    returns at every such change. An error that ended a query is raised, one of ours as its class. As with Spark's method, a
+    query that ended before the call counts until `spark.streams.resetTerminated()`.
     """
     deadline = None if timeout is None else time.monotonic() + timeout
     while True:

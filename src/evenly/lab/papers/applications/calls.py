@@ -1,4 +1,4 @@
-"""What the applications do for a row: functions of one row, as a user of `evenly.by_cost` writes them.
+"""What the applications do for a row: functions of one row, as a user of `evenly.apply_by_cost` writes them.
 
 Two of them compute. A machine with two cores cannot show ten instances that compute, so these two can be told to take a
 stated time for each unit of their work (`edge_us`, `word_us`): they do the work, then wait for what is left of that time.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 SERIES = (ROUND_ROBIN, EVENLY)
 SLOTS = 10
-OBJECTIVE = "completion"
+OBJECTIVE: Final = "completion"
 APPLICATIONS: dict[str, Callable[..., Application]] = {
     "tweets": tweet_application,
     "reach": reach_application,

@@ -11,11 +11,11 @@ from evenly.lab.papers.verdicts import Verdict
 from evenly.report.figures import Curves, PaperFigure
 
 FOOTNOTE = (
-    "Measured on Spark on this machine. round-robin is Spark's repartition(k); evenly is evenly.by_cost with the objective "
-    "completion: rows of equal work to each instance, shortest first. All rows of a micro-batch arrive at once, when its job "
-    "is submitted, and a row's completion time ends when its function does, so Spark's own work to start a job counts. Both "
-    "ways have the same rows. Costs are waits (the papers' prototype was busy that long), so that few cores carry ten "
-    "instances; the search for reach is done, and what it does not take of a time proportional to the edges it scanned is "
+    "Measured on Spark on this machine. round-robin is Spark's repartition(k); evenly is evenly.apply_by_cost with the "
+    "objective completion: rows of equal work to each instance, shortest first. All rows of a micro-batch arrive at once, "
+    "when its job is submitted, and a row's completion time ends when its function does, so Spark's own work to start a job "
+    "counts. Both ways have the same rows. Costs are waits (the papers' prototype was busy that long), so that few cores carry "
+    "ten instances; the search for reach is done, and what it does not take of a time proportional to the edges it scanned is "
     "waited. S_L is round-robin's mean completion time over that of evenly. Dashed: the worst run. A value of the papers is "
     "reproduced if it is reached: the method is ours, not theirs."
 )

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
 
 from evenly.emission.destinations.base import Destination, NumberedRow
 from evenly.emission.destinations.delivery import Pacing, destination_of
@@ -22,13 +20,17 @@ from evenly.spark.jvm.row_order import comes_in_any_order, in_one_order
 from evenly.spark.sending.encoding import BODY, bodies
 from evenly.spark.sending.kept import KeptBatches
 from evenly.spark.sending.tasks import checked_sender, send_bodies
+from evenly.spark.streaming.query_settings import QuerySettings, Trigger
+from evenly.spark.streaming.running_query import RunningQuery
 
 
-def send_stream(
+def stream_send(
     rows: DataFrame,
     *,
     to: Destination | Callable[[NumberedRow], object],
     checkpoint: str | Path,
+    trigger: Trigger | None = None,
+    query_name: str | None = None,
     column: str | None = None,
     link: str = "default",
     policy: str | Emission = UNSCHEDULED,
@@ -36,13 +38,12 @@ def send_stream(
     capacity: int = 10_000,
     timeout_s: float = 30.0,
     sender: str | None = None,
-    trigger: Mapping[str, Any] | None = None,
     output_mode: str = "append",
     repeatable: bool = True,
-) -> StreamingQuery:
+) -> RunningQuery:
     """Start a streaming query that sends every row to a destination outside Spark.
 
-        evenly.send_stream(rows, to=evenly.TcpLines("collector", 9000), checkpoint="/data/to-collector")
+        evenly.stream_send(rows, to=evenly.TcpLines("collector", 9000), checkpoint="/data/to-collector")
 
     Every batch is sent as `send` does it, with its guarantees and its options; the next begins when the destination has all of
     it. `sender` is the query's id unless told, which is kept in the checkpoint, and `batch` the number of the batch. A batch is
@@ -51,6 +52,7 @@ def send_stream(
     A destination that fails ends the query, once Spark has run the task as often as it is set to; start it again.
 
     - `trigger`: what `DataStreamWriter.trigger` takes, such as {"availableNow": True} or {"processingTime": "1 second"}.
+      `query_name`: how Spark calls the query.
     - `output_mode`: that of `DataStreamWriter`, for aggregates.
     - `sender`: a name for this checkpoint alone. A new checkpoint begins with batch 0 again: give it a new name too.
     - `repeatable`: False to write nothing first. Each start of the query then has a sender of its own (the name, a dot and
@@ -58,8 +60,9 @@ def send_stream(
     """
     spark = rows.sparkSession
     if not rows.isStreaming:
-        raise StreamingMismatch("send_stream needs a streaming DataFrame: use send for a batch")
-    require(spark, Feature.FOLDERS, by="send_stream", remedy="Use send in a foreachBatch of your own")
+        raise StreamingMismatch("stream_send needs a streaming DataFrame: use send for a batch")
+    require(spark, Feature.FOLDERS, by="stream_send", remedy="Use send in a foreachBatch of your own")
+    settings = QuerySettings.checked(rows, checkpoint, trigger, query_name)
     # All of it before the query starts, and not when its first rows come.
     destination, pacing = destination_of(to), Pacing(link, policy, interval_ms, capacity, timeout_s)
     bodies(rows, column)
@@ -71,17 +74,15 @@ def send_stream(
     def send_batch(batch_rows: DataFrame, batch: int) -> None:
         session = batch_rows.sparkSession
         encoded = bodies(batch_rows, column)
-        name = (sender or _query_id(session, str(checkpoint))) + run
+        name = (sender or _query_id(session, settings.checkpoint)) + run
         if repeatable:
-            encoded = KeptBatches(session, str(checkpoint), in_turn=True).rows(encoded, name, batch)
+            encoded = KeptBatches(session, settings.checkpoint, in_turn=True).rows(encoded, name, batch)
         elif any_order:
             encoded = in_one_order(encoded, BODY)
         send_bodies(encoded, destination, pacing, sender=name, batch=batch)
 
-    writer = rows.writeStream.foreachBatch(send_batch).outputMode(output_mode).option("checkpointLocation", str(checkpoint))
-    if trigger is not None:
-        writer = writer.trigger(**trigger)
-    return writer.start()
+    writer = rows.writeStream.foreachBatch(send_batch).outputMode(output_mode)
+    return RunningQuery(settings.applied(writer).option("checkpointLocation", settings.checkpoint).start())
 
 
 def _query_id(session: SparkSession, checkpoint: str) -> str:

@@ -10,11 +10,12 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
+from evenly.costs.call_options import ONE_ROW_AT_A_TIME, CallOptions
 from evenly.costs.model import CostModel
 from evenly.costs.placing import Placement, place
 from evenly.errors import InvalidParameter, StreamingMismatch
 from evenly.spark.costs.candidates import candidate_keys, with_candidates
-from evenly.spark.costs.options import CostKey, checked_key, checked_options
+from evenly.spark.costs.options import CostKey, Objective, StageOptions, checked_key
 from evenly.spark.costs.routing import with_id
 from evenly.spark.costs.saved_costs import load_costs
 from evenly.spark.costs.stage import Stage, results_of
@@ -26,7 +27,7 @@ EVEN_TIMES_EVERY = 16
 _LOG = logging.getLogger(__name__)
 
 
-def by_cost(
+def apply_by_cost(
     df: DataFrame,
     function: Callable[[Any], Any],
     schema: StructType | str,
@@ -34,25 +35,20 @@ def by_cost(
     cost_key: CostKey | None = None,
     instances: int,
     costs: Costs | None = None,
-    objective: str = "completion",
-    batch_rows: int | None = None,
-    threads: int = 1,
-    on_error: str = "fail",
-    retries: int = 0,
-    time_limit_s: float | None = None,
+    objective: Objective = "completion",
+    call: CallOptions = ONE_ROW_AT_A_TIME,
     routers: int | None = None,
     watch: CostWatch | None = None,
 ) -> DataFrame:
     """Run `function` on every row of `df`, in `instances` tasks that all have about the same work.
 
-        df.transform(evenly.by_cost, function=fetch, schema="size long", cost_key="host", instances=16)
+        df.transform(evenly.apply_by_cost, function=fetch, schema="size long", cost_key="host", instances=16)
 
     Every row is run and gives one result; the order of results is not promised. Nothing runs before an action does, and
     nothing is persisted: one stage, one computation of `df`.
 
     - `function(row)` gets a Spark `Row` and returns a dict (by name), a tuple (by position), or, if `schema` has one field,
-      its value. With `batch_rows=n` it gets a pyarrow RecordBatch of at most n rows and returns a RecordBatch or Table with any
-      number of rows. An `async def` function runs `threads` calls at a time on one event loop.
+      its value. Arrow batches of rows and `async def` functions: see `call`.
     - `cost_key`: the column or SQL expression that the cost depends on (an id, a class, a length in steps), or several. None:
       the one of `costs`, or else `watch.costs` has the column that predicts the cost best.
     - `costs`: a `CostModel` or the path of a saved one that Spark can read. Without it rows go out evenly, as with
@@ -60,10 +56,8 @@ def by_cost(
     - `objective`: "completion" (instances have the same work, and short rows are first within each, for the least mean
       completion time), "batch-time" (the same work, in any order) or "arrival" (the online rule of POSG, in the order of
       arrival: for an input that is read in the same order again, not behind a shuffle).
-    - `threads` (1 to 1,000): calls at once in each instance, for functions that wait. A row costs its share of the time.
-    - `on_error`: "fail" ends the job with the row and the error; "skip" adds a column `error` (`good_rows`, `failed_rows`), and
-      survives rows that end their process. `worker_errors` raises what ended a job as its class.
-      `retries` (0 to 100) calls again before that. `time_limit_s` makes a longer call an error.
+    - `call`: how the function is called, a `CallOptions`: several calls at once, Arrow batches, rows that fail, retries, a time
+      limit. By default one row at a time, and the first that fails ends the job; `worker_errors` raises that as its class.
     - `routers`: tasks that deal out the rows through Python; None: none, but where they are expected to pay (few rows, or one
       that costs as much as half an instance's work). Else rows are dealt in turn from the costliest down, in the JVM.
     - `watch`: a `CostWatch` that says what was decided and measured, and gives a model for the next run.
@@ -72,18 +66,8 @@ def by_cost(
     still in the result once. Where dealing by cost is not expected to save more than routing takes, rows go out evenly.
     """
     if df.isStreaming:
-        raise StreamingMismatch("by_cost works on a batch DataFrame: use stream_by_cost for a stream")
-    options = checked_options(
-        function,
-        instances=instances,
-        objective=objective,
-        batch_rows=batch_rows,
-        threads=threads,
-        on_error=on_error,
-        retries=retries,
-        time_limit_s=time_limit_s,
-        routers=routers,
-    )
+        raise StreamingMismatch("apply_by_cost works on a batch DataFrame: use stream_apply_by_cost for a stream")
+    options = StageOptions(instances, objective, routers, call)
     if not isinstance(watch, CostWatch | None):
         raise InvalidParameter(f"watch must be a CostWatch, got {watch!r}: make one with evenly.CostWatch()")
     model = None if costs is None else loaded(costs, df.sparkSession)
@@ -91,11 +75,11 @@ def by_cost(
     stage = Stage.of(df, function, schema, options)
     if model is not None:
         decision = decided(df, stage, model)
-        _LOG.info("by_cost, %d instances: %s", instances, decision.reason)
+        _LOG.info("apply_by_cost, %d instances: %s", instances, decision.reason)
         ran = scheduled(df, stage, model, decision, report=watch is not None)
         return results_of(ran if watch is None else watch.observe(ran, model, decision=decision))
     decision = Placement(reason="evenly: nothing is known of costs yet")
-    _LOG.info("by_cost, %d instances: %s", instances, decision.reason)
+    _LOG.info("apply_by_cost, %d instances: %s", instances, decision.reason)
     keyed = df if expressions is None else with_id(df, expressions)  # a key that is not there is an error, watched or not
     if watch is None:
         return results_of(stage.evenly(df, report=False))

@@ -1,4 +1,4 @@
-"""`stream_by_cost` on a cluster of three workers: one is killed, a task fails twice, one is copied, an executor is slow."""
+"""`stream_apply_by_cost` on a cluster of three workers: one is killed, a task fails twice, one is copied, one executor slow."""
 
 import json
 import os

@@ -6,6 +6,7 @@ import os
 import re
 import sys
 import time
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -60,17 +61,12 @@ def df(spark):
         ({"instances": 0}, InvalidParameter, "instances must be a whole number from 1 .*got 0"),
         ({"instances": 2.5}, InvalidParameter, "got 2.5"),
         ({"objective": "speed"}, InvalidParameter, "'batch-time', 'completion', 'arrival', got 'speed'"),
-        ({"on_error": "ignore"}, InvalidParameter, "'fail', 'skip', got 'ignore'"),
-        ({"threads": 0}, InvalidParameter, "threads .*got 0"),
-        ({"retries": -1}, InvalidParameter, "retries .*got -1"),
+        ({"call": {"threads": 8}}, InvalidParameter, r"evenly\.CallOptions\(threads=8\), got {'threads': 8}"),
         ({"routers": 0}, InvalidParameter, "routers .*got 0"),
-        ({"batch_rows": 0}, InvalidParameter, "batch_rows .*got 0"),
-        ({"time_limit_s": 0}, InvalidParameter, "time_limit_s .*got 0"),
-        ({"time_limit_s": float("nan")}, InvalidParameter, "time_limit_s .*got nan"),
         ({"costs": 3}, InvalidParameter, "got 3"),
         ({"costs": EVEN, "cost_key": "name"}, InvalidParameter, "of the key id, not of name"),
         ({"function": 5}, InvalidParameter, "got 5"),
-        ({"schema": "n long, error string", "on_error": "skip"}, ColumnConflict, "'error'"),
+        ({"schema": "n long, error string", "call": evenly.CallOptions(on_error="skip")}, ColumnConflict, "'error'"),
         ({"schema": "__evenly_report binary"}, ColumnConflict, "__evenly_report"),
     ],
 )
@@ -79,31 +75,31 @@ def test_bad_input_is_named(df, options, kind, told):
     if "costs" not in given:
         given.setdefault("cost_key", "id")
     with pytest.raises(kind, match=told):
-        evenly.by_cost(df, **given)
+        evenly.apply_by_cost(df, **given)
 
 
 def test_more_bad_input(spark, df, tmp_path):
     with pytest.raises(InvalidParameter, match="__evenly_id"):
-        evenly.by_cost(df.withColumnRenamed("id", "__evenly_id"), same, "id long", instances=2, cost_key="name")
+        evenly.apply_by_cost(df.withColumnRenamed("id", "__evenly_id"), same, "id long", instances=2, cost_key="name")
     (tmp_path / "costs.json").write_text("{}")
     with pytest.raises(DamagedData, match=r"costs\.json"):
-        evenly.by_cost(df, same, "id long", instances=2, costs=tmp_path / "costs.json")
+        evenly.apply_by_cost(df, same, "id long", instances=2, costs=tmp_path / "costs.json")
     with pytest.raises(UnknownColumn, match="on_error='skip'"):
         evenly.good_rows(df)
     streaming = spark.readStream.format("rate").load()
-    with pytest.raises(StreamingMismatch, match="stream_by_cost"):
-        evenly.by_cost(streaming, same, "id long", instances=2, cost_key="value")
+    with pytest.raises(StreamingMismatch, match="stream_apply_by_cost"):
+        evenly.apply_by_cost(streaming, same, "id long", instances=2, cost_key="value")
     with pytest.raises(StreamingMismatch, match="batch"):
         evenly.recommend_cost_key(streaming, same, "id long")
     given = {"instances": 2, "sink": print, "checkpoint": tmp_path / "checkpoint"}
-    with pytest.raises(StreamingMismatch, match="by_cost"):
-        evenly.stream_by_cost(df, same, "id long", cost_key="id", **given)
+    with pytest.raises(StreamingMismatch, match="apply_by_cost"):
+        evenly.stream_apply_by_cost(df, same, "id long", cost_key="id", **given)
     with pytest.raises(InvalidParameter, match="recommend_cost_key"):
-        evenly.stream_by_cost(streaming, same, "id long", **given)
+        evenly.stream_apply_by_cost(streaming, same, "id long", **given)
     with pytest.raises(InvalidParameter, match="sink"):
-        evenly.stream_by_cost(streaming, same, "id long", cost_key="value", **{**given, "sink": "parquet"})
+        evenly.stream_apply_by_cost(streaming, same, "id long", cost_key="value", **{**given, "sink": "parquet"})
     with pytest.raises(InvalidParameter, match="on_error='skip'"):
-        evenly.stream_by_cost(streaming, same, "id long", cost_key="value", dead_letters=print, **given)
+        evenly.stream_apply_by_cost(streaming, same, "id long", cost_key="value", dead_letters=print, **given)
     assert not (tmp_path / "checkpoint").exists()
 
 
@@ -113,7 +109,7 @@ def test_costs_are_read_from_any_path_that_spark_reads(spark, df, tmp_path):
     model.save(odd)
     for path in (odd, str(odd), f"file:{odd}", f"file://{odd}"):
         with pytest.raises(InvalidParameter, match="of the key name, not of id"):  # so they were read
-            evenly.by_cost(df, same, "id long", cost_key="id", instances=2, costs=path)
+            evenly.apply_by_cost(df, same, "id long", cost_key="id", instances=2, costs=path)
     save_costs(spark, model, f"file:{tmp_path}/saved.json")
     assert load_costs(spark, f"file:{tmp_path}/saved.json") == model
     assert load_costs(spark, tmp_path / "saved.json") == model
@@ -127,9 +123,9 @@ def test_costs_are_read_from_any_path_that_spark_reads(spark, df, tmp_path):
             ("other.json", DamagedData, "not a saved cost model"),
         ]:
             with pytest.raises(kind, match=told):
-                evenly.by_cost(df, same, "id long", instances=2, costs=f"{place}{tmp_path}/{name}")
+                evenly.apply_by_cost(df, same, "id long", instances=2, costs=f"{place}{tmp_path}/{name}")
     with pytest.raises(UnreadableFile, match=r"nowhere://b/costs.json cannot be read by Spark: .*nowhere"):
-        evenly.by_cost(df, same, "id long", instances=2, costs="nowhere://b/costs.json")
+        evenly.apply_by_cost(df, same, "id long", instances=2, costs="nowhere://b/costs.json")
     with pytest.raises(UnreadableFile, match=r"cannot be written to nowhere://b/costs.json: .*nowhere"):
         save_costs(spark, model, "nowhere://b/costs.json")
 
@@ -158,9 +154,9 @@ def test_what_does_not_fit_is_told_in_one_sentence(returned, told):
 
 def test_names_that_evenly_uses_are_refused_in_any_case(df):
     with pytest.raises(InvalidParameter, match="__EVENLY_ID"):
-        evenly.by_cost(df.withColumnRenamed("id", "__EVENLY_ID"), same, "id long", instances=2, cost_key="name")
+        evenly.apply_by_cost(df.withColumnRenamed("id", "__EVENLY_ID"), same, "id long", instances=2, cost_key="name")
     with pytest.raises(ColumnConflict, match="__Evenly_Report"):
-        evenly.by_cost(df, same, "__Evenly_Report binary", instances=2, cost_key="name")
+        evenly.apply_by_cost(df, same, "__Evenly_Report binary", instances=2, cost_key="name")
 
 
 def test_errors_of_workers_are_raised_as_their_class(spark, df, tmp_path):
@@ -170,7 +166,7 @@ def test_errors_of_workers_are_raised_as_their_class(spark, df, tmp_path):
         raise KeyError(row.name)
 
     told = r"the function raised KeyError: 'r\d+'.*on_error="
-    result = evenly.by_cost(df, fails, "id long", instances=2, costs=EVEN)
+    result = evenly.apply_by_cost(df, fails, "id long", instances=2, costs=EVEN)
     with pytest.raises(FunctionFailed, match=told) as caught, evenly.worker_errors():
         result.write.parquet(str(tmp_path / "result"))
     assert isinstance(caught.value.__cause__, Exception)
@@ -178,7 +174,7 @@ def test_errors_of_workers_are_raised_as_their_class(spark, df, tmp_path):
     with pytest.raises(FunctionFailed, match=told):
         evenly.recommend_cost_key(df, fails, "id long", rows=100)
     df.write.parquet(str(tmp_path / "in"))
-    query = evenly.stream_by_cost(
+    query = evenly.stream_apply_by_cost(
         spark.readStream.schema(df.schema).parquet(str(tmp_path / "in")),
         fails,
         "id long",
@@ -188,9 +184,9 @@ def test_errors_of_workers_are_raised_as_their_class(spark, df, tmp_path):
         checkpoint=tmp_path / "checkpoint",
         trigger={"availableNow": True},
     )
-    with pytest.raises(FunctionFailed, match=told), evenly.worker_errors():
+    with pytest.raises(FunctionFailed, match=told):
         query.awaitTermination()
-    assert isinstance(own_error(query.exception()), FunctionFailed)
+    assert isinstance(own_error(query.query.exception()), FunctionFailed)
     assert own_error(None) is None
     with pytest.raises(KeyError, match=r"evenly\.errors"), evenly.worker_errors():
         raise KeyError("evenly.errors.FunctionFailed: of somebody else")
@@ -202,7 +198,9 @@ def test_a_row_that_ends_its_worker_is_set_aside_on_a_master_that_tries_once(df)
             os._exit(1)
         return row.id
 
-    result = evenly.by_cost(df, deadly, "id long", instances=2, costs=EVEN, on_error="skip").persist()
+    result = evenly.apply_by_cost(
+        df, deadly, "id long", instances=2, costs=EVEN, call=evenly.CallOptions(on_error="skip")
+    ).persist()
     assert sorted(row.id for row in evenly.good_rows(result).collect()) == [at for at in range(60) if at not in {5, 40}]
     failed = evenly.failed_rows(result).collect()
     result.unpersist()
@@ -220,15 +218,25 @@ def picky(row):
 def test_a_row_that_fails_ends_the_job_and_is_named(df, threads):
     told = r'(?s)FunctionFailed: the function raised ValueError: not r\d*7.*"name": "r\d*7".*on_error=.*in picky'
     with pytest.raises(PythonException, match=told):
-        evenly.by_cost(
-            df.where("id % 20 != 9"), picky, "id long, text string", instances=1, costs=EVEN, threads=threads
+        evenly.apply_by_cost(
+            df.where("id % 20 != 9"),
+            picky,
+            "id long, text string",
+            instances=1,
+            costs=EVEN,
+            call=evenly.CallOptions(threads=threads),
         ).count()
 
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_rows_that_fail_are_set_aside_with_row_and_error(df, threads):
-    result = evenly.by_cost(
-        df, picky, "id long, text string", instances=2, cost_key="id % 3", on_error="skip", retries=1, threads=threads
+    result = evenly.apply_by_cost(
+        df,
+        picky,
+        "id long, text string",
+        instances=2,
+        cost_key="id % 3",
+        call=evenly.CallOptions(on_error="skip", retries=1, threads=threads),
     )
     assert result.columns == ["id", "text", "error"]
     assert result.count() == 60
@@ -250,7 +258,9 @@ def test_a_batch_that_fails_gives_a_letter_for_each_of_its_rows(df):
             raise RuntimeError("unlucky")
         return batch.select(["id"])
 
-    result = evenly.by_cost(df, whole, "id long", instances=1, cost_key="id", on_error="skip", batch_rows=5).persist()
+    result = evenly.apply_by_cost(
+        df, whole, "id long", instances=1, cost_key="id", call=evenly.CallOptions(on_error="skip", batch_rows=5)
+    ).persist()
     good = [row.id for row in evenly.good_rows(result).collect()]
     failed = [json.loads(row.row)["id"] for row in evenly.failed_rows(result).collect()]
     result.unpersist()
@@ -270,14 +280,15 @@ def block(row):
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_call_that_blocks_for_ever_is_an_error_of_its_row(df, threads):
-    options = {"instances": 1, "costs": EVEN, "time_limit_s": 1.0, "threads": threads}
-    result = evenly.by_cost(df, block, "id long", on_error="skip", **options).collect()
+    limited = evenly.CallOptions(time_limit_s=1.0, threads=threads)
+    skipping = replace(limited, on_error="skip")
+    result = evenly.apply_by_cost(df, block, "id long", instances=1, costs=EVEN, call=skipping).collect()
     assert sorted(row.id for row in result if row.error is None) == [at for at in range(60) if at not in {5, 6}]
     assert {json.loads(row.error.row)["id"] for row in result if row.error is not None} == {5, 6}
     assert {row.error.type for row in result if row.error is not None} == {"RowTooSlow"}
     if threads == 1:
         with pytest.raises(PythonException, match=r'RowTooSlow: .*time_limit_s=1.*"id": 5'):
-            evenly.by_cost(df.where("id = 5"), block, "id long", **options).collect()
+            evenly.apply_by_cost(df.where("id = 5"), block, "id long", instances=1, costs=EVEN, call=limited).collect()
 
 
 def fork(row):
@@ -296,7 +307,9 @@ def fork(row):
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_function_that_forks_does_not_disturb_spark(df, threads):
-    result = evenly.by_cost(df, fork, "name string", instances=2, costs=EVEN, threads=threads).collect()
+    result = evenly.apply_by_cost(
+        df, fork, "name string", instances=2, costs=EVEN, call=evenly.CallOptions(threads=threads)
+    ).collect()
     expected = {f"r{at}" for at in range(60) if at not in {11, 12}} | {"child ended with 70", "3"}
     assert len(result) == 60
     assert {row.name for row in result} == expected
@@ -309,7 +322,8 @@ def test_a_function_that_prints_does_not_disturb_spark(df):
         os.write(1, b"straight to standard output\n")
         return row.id
 
-    assert sorted(row.id for row in evenly.by_cost(df, chatty, "id long", instances=2, costs=EVEN).collect()) == list(range(60))
+    rows = evenly.apply_by_cost(df, chatty, "id long", instances=2, costs=EVEN).collect()
+    assert sorted(row.id for row in rows) == list(range(60))
 
 
 def test_async_functions_with_errors_and_a_limit(df):
@@ -323,8 +337,8 @@ def test_async_functions_with_errors_and_a_limit(df):
         await asyncio.sleep(0.001)
         return row.id
 
-    result = evenly.by_cost(
-        df, fetch, "id long", instances=2, costs=EVEN, threads=20, time_limit_s=1.0, on_error="skip"
+    result = evenly.apply_by_cost(
+        df, fetch, "id long", instances=2, costs=EVEN, call=evenly.CallOptions(threads=20, time_limit_s=1.0, on_error="skip")
     ).collect()
     assert sorted(row.id for row in result if row.error is None) == [at for at in range(60) if at not in {3, 4}]
     assert {row.error.type for row in result if row.error is not None} == {"RowTooSlow", "ConnectionError"}

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame
-from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
+from evenly.costs.call_options import ONE_ROW_AT_A_TIME, CallOptions
 from evenly.costs.model import CostModel
 from evenly.costs.scheduler import CostScheduler
 from evenly.errors import InvalidParameter, StreamingMismatch
-from evenly.spark.costs.by_cost import Costs, chosen_key, loaded
-from evenly.spark.costs.options import CostKey, checked_options
+from evenly.spark.costs.apply_by_cost import Costs, chosen_key, loaded
+from evenly.spark.costs.options import CostKey, Objective, StageOptions
 from evenly.spark.costs.routing import with_id
 from evenly.spark.costs.skipped import failed_rows, good_rows
 from evenly.spark.costs.stage import Stage, reports_of, results_of
@@ -23,13 +23,15 @@ from evenly.spark.costs.store import CostStore
 from evenly.spark.costs.watch import CostWatch
 from evenly.spark.features import Feature, require
 from evenly.spark.jvm.sizes import size_of
+from evenly.spark.streaming.query_settings import QuerySettings, Trigger
+from evenly.spark.streaming.running_query import RunningQuery
 
 _LOG = logging.getLogger(__name__)
 Sink = Callable[[DataFrame, int], None]
 """Writes the results of a batch. It may be called again with the same batch number, after a restart: then it must replace."""
 
 
-def stream_by_cost(
+def stream_apply_by_cost(
     rows: DataFrame,
     function: Callable[[Any], Any],
     schema: StructType | str,
@@ -38,25 +40,21 @@ def stream_by_cost(
     instances: int,
     sink: Sink,
     checkpoint: str | Path,
-    trigger: Mapping[str, Any] | None = None,
+    trigger: Trigger | None = None,
+    query_name: str | None = None,
     costs: Costs | None = None,
     dead_letters: Sink | None = None,
-    query_name: str | None = None,
-    objective: str = "completion",
-    batch_rows: int | None = None,
-    threads: int = 1,
-    on_error: str = "fail",
-    retries: int = 0,
-    time_limit_s: float | None = None,
+    objective: Objective = "completion",
+    call: CallOptions = ONE_ROW_AT_A_TIME,
     routers: int | None = None,
     watch: CostWatch | None = None,
-) -> StreamingQuery:
+) -> RunningQuery:
     """Start a query that runs `function` on every row of a stream, in `instances` tasks a batch with about the same work each.
 
         def sink(results, batch_id):
             results.write.mode("overwrite").parquet(f"/data/sizes/batch={batch_id}")
 
-        query = evenly.stream_by_cost(
+        query = evenly.stream_apply_by_cost(
             rows, fetch, "size long", cost_key="host", instances=16, sink=sink, checkpoint="/data/checkpoint"
         )
 
@@ -64,8 +62,9 @@ def stream_by_cost(
     beside the checkpoint, then the batch is committed. A restart goes on with what was learnt. A batch that is run again
     (the driver died before the commit) is not counted twice, and gives the sink the same batch number.
 
-    - `function`, `schema` and the options are those of `by_cost`; `cost_key` may only be left out if `costs` has it.
-    - `trigger`: what `writeStream.trigger` takes, `{"availableNow": True}` or `{"processingTime": "10 seconds"}`.
+    - `function`, `schema` and the options are those of `apply_by_cost`; `cost_key` may only be left out if `costs` has it.
+    - `trigger`: what `writeStream.trigger` takes, `{"availableNow": True}` or `{"processingTime": "10 seconds"}`. `query_name`:
+      how Spark calls the query.
     - `costs`: what to begin with; a checkpoint that exists has its own, unless the cost key is another one now.
     - `dead_letters(letters, batch_id)` gets the rows that failed (`failed_rows`), and `sink` only the others; it needs
       `on_error="skip"`. It is called before `sink`.
@@ -75,39 +74,28 @@ def stream_by_cost(
     gets less from the batch on that follows its first reports. Classic sessions only.
     """
     if not rows.isStreaming:
-        raise StreamingMismatch("stream_by_cost needs a streaming DataFrame: use by_cost for a batch")
+        raise StreamingMismatch("stream_apply_by_cost needs a streaming DataFrame: use apply_by_cost for a batch")
     spark = rows.sparkSession
-    require(spark, Feature.FOLDERS, by="stream_by_cost", remedy="Use by_cost inside foreachBatch")
-    options = checked_options(
-        function,
-        instances=instances,
-        objective=objective,
-        batch_rows=batch_rows,
-        threads=threads,
-        on_error=on_error,
-        retries=retries,
-        time_limit_s=time_limit_s,
-        routers=routers,
-    )
+    require(spark, Feature.FOLDERS, by="stream_apply_by_cost", remedy="Use apply_by_cost inside foreachBatch")
+    settings = QuerySettings.checked(rows, checkpoint, trigger, query_name)
+    options = StageOptions(instances, objective, routers, call)
     for name, called in (("sink", sink), ("dead_letters", dead_letters)):
         if not callable(called) and not (name == "dead_letters" and called is None):
             raise InvalidParameter(f"{name} must be a function of the results and the batch's number, got {called!r}")
-    if dead_letters is not None and not options.skip:
-        raise InvalidParameter("dead_letters is given, but on_error='fail' lets no row fail: use on_error='skip'")
+    if dead_letters is not None and not call.skip:
+        raise InvalidParameter(
+            "dead_letters is given, but the first row that fails ends the query: add call=evenly.CallOptions(on_error='skip')"
+        )
     model = None if costs is None else loaded(costs, spark)
     expressions = chosen_key(cost_key, model)
     if not expressions:
         raise InvalidParameter("cost_key is not given: name the column that the cost depends on; recommend_cost_key finds it")
     with_id(rows, expressions)  # a key that is not there is an error now, not in the first batch
     stage = Stage.of(rows, function, schema, options)
-    store = CostStore(spark, str(checkpoint))
+    store = CostStore(spark, settings.checkpoint)
     batches = Batches(stage, store, model or CostModel(expressions), sink, dead_letters, watch)
-    writer = rows.writeStream.foreachBatch(batches.run).option("checkpointLocation", str(checkpoint))
-    if query_name is not None:
-        writer = writer.queryName(query_name)
-    if trigger is not None:
-        writer = writer.trigger(**trigger)
-    return writer.start()
+    writer = rows.writeStream.foreachBatch(batches.run).option("checkpointLocation", settings.checkpoint)
+    return RunningQuery(settings.applied(writer).start())
 
 
 class Batches:
@@ -142,7 +130,7 @@ class Batches:
             objective=options.objective,
             ways=self._stage.ways(df),
         )
-        _LOG.info("stream_by_cost, batch %d, %d instances: %s", batch_id, options.instances, decision.reason)
+        _LOG.info("stream_apply_by_cost, batch %d, %d instances: %s", batch_id, options.instances, decision.reason)
         if decision.even:
             ran = self._stage.evenly(with_id(df, expressions), time_every=decision.time_every)
         else:

@@ -1,4 +1,4 @@
-"""`by_cost` in batch: every row once, instances with equal work, rows in the order that the objective asks for."""
+"""`apply_by_cost` in batch: every row once, instances with equal work, rows in the order that the objective asks for."""
 
 import sys
 
@@ -59,7 +59,7 @@ def test_without_a_model_nothing_is_run_at_the_call_and_every_row_once_by_the_ac
     watch = evenly.CostWatch()
     persisted = len(spark.sparkContext._jsc.getPersistentRDDs())
     result = kinds(spark).transform(
-        evenly.by_cost, function=noted, schema="twice long", cost_key="kind", instances=INSTANCES, watch=watch
+        evenly.apply_by_cost, function=noted, schema="twice long", cost_key="kind", instances=INSTANCES, watch=watch
     )
     assert list(tmp_path.iterdir()) == []
     assert not watch.ready
@@ -79,7 +79,7 @@ def test_without_a_model_nothing_is_run_at_the_call_and_every_row_once_by_the_ac
 @pytest.mark.parametrize("known", [True, False])
 def test_an_input_that_differs_each_time_it_is_computed_is_computed_once(spark, model, column, known):
     df = kinds(spark).withColumn("differs", F.expr(column))
-    result = evenly.by_cost(df, double, "n long", cost_key="kind", instances=INSTANCES, costs=model if known else None)
+    result = evenly.apply_by_cost(df, double, "n long", cost_key="kind", instances=INSTANCES, costs=model if known else None)
     assert sorted(row.n for row in result.collect()) == [2 * at for at in range(ROWS)]
 
 
@@ -87,7 +87,7 @@ def test_a_row_of_many_that_is_kept_is_kept_once(spark):
     """dropDuplicates keeps whichever row of a key comes first, which after a shuffle is chance."""
     many = spark.range(0, 5 * ROWS, 1, 4).selectExpr(f"id % {ROWS} as id", "rand(1) as x", "cast(id % 5 as int) as kind")
     df = many.repartition(4).dropDuplicates(["id"])
-    result = evenly.by_cost(df, double, "n long", cost_key="kind", instances=INSTANCES)
+    result = evenly.apply_by_cost(df, double, "n long", cost_key="kind", instances=INSTANCES)
     assert sorted(row.n for row in result.collect()) == [2 * at for at in range(ROWS)]
 
 
@@ -97,7 +97,7 @@ def test_a_second_call_reads_its_input_anew(spark, tmp_path):
         spark.range(day * 100, day * 100 + 100, 1, 1).selectExpr("id", "cast(id % 5 as int) as kind").write.mode(
             "overwrite"
         ).parquet(path)
-        rows = evenly.by_cost(spark.read.parquet(path), double, "n long", cost_key="kind", instances=2).collect()
+        rows = evenly.apply_by_cost(spark.read.parquet(path), double, "n long", cost_key="kind", instances=2).collect()
         assert sorted(row.n for row in rows) == [2 * at for at in range(day * 100, day * 100 + 100)]
 
 
@@ -110,7 +110,7 @@ def test_every_row_is_run_once_with_a_model_and_nothing_before_the_action(spark,
 
     path = tmp_path / "costs.json"
     model.save(path)
-    result = evenly.by_cost(kinds(spark), marked, "id long", instances=INSTANCES, costs=path)
+    result = evenly.apply_by_cost(kinds(spark), marked, "id long", instances=INSTANCES, costs=path)
     assert not (tmp_path / "called").exists()
     assert sorted(row.id for row in result.collect()) == list(range(ROWS))
     assert (tmp_path / "called").exists()
@@ -118,7 +118,7 @@ def test_every_row_is_run_once_with_a_model_and_nothing_before_the_action(spark,
 
 @pytest.mark.parametrize("routers", [None, 3])
 def test_instances_have_the_same_work(spark, model, routers):
-    rows = evenly.by_cost(
+    rows = evenly.apply_by_cost(
         kinds(spark), Placed(), Placed.schema, instances=INSTANCES, costs=model, cost_key="kind", routers=routers
     ).collect()
     assert sorted(row.id for row in rows) == list(range(ROWS))
@@ -127,14 +127,14 @@ def test_instances_have_the_same_work(spark, model, routers):
 
 @pytest.mark.usefixtures("adaptive_off")
 def test_without_adaptive_execution_too(spark, model):
-    rows = evenly.by_cost(kinds(spark), Placed(), Placed.schema, instances=INSTANCES, costs=model).collect()
+    rows = evenly.apply_by_cost(kinds(spark), Placed(), Placed.schema, instances=INSTANCES, costs=model).collect()
     assert sorted(row.id for row in rows) == list(range(ROWS))
     assert imbalance_pct(loads_ms(rows, INSTANCES)) < 1.0
 
 
 def test_spark_alone_does_not_give_them_the_same_work(spark):
     """What the tests above would find if nothing were scheduled."""
-    rows = evenly.by_cost(kinds(spark), Placed(), Placed.schema, instances=INSTANCES, costs=CostModel("kind")).collect()
+    rows = evenly.apply_by_cost(kinds(spark), Placed(), Placed.schema, instances=INSTANCES, costs=CostModel("kind")).collect()
     assert imbalance_pct(loads_ms(rows, INSTANCES)) > 3.0
 
 
@@ -145,7 +145,7 @@ def plan_of(df):
 def test_rows_stay_in_the_jvm_until_the_function_gets_them(spark, model):
     """One exchange, as with `repartition`, and the sort below it is there, though another one follows."""
     df = kinds(spark).withColumn("body", F.repeat(F.lit("x"), 1_000))
-    plan = plan_of(evenly.by_cost(df, double, "n long", instances=INSTANCES, costs=model))
+    plan = plan_of(evenly.apply_by_cost(df, double, "n long", instances=INSTANCES, costs=model))
     assert (plan.count("MapInArrow"), plan.count("EvalPython"), plan.count("Exchange")) == (1, 0, 1)
     assert plan.index("Sort [__evenly_estimate") < plan.index("Exchange") < plan.index("Sort [(shiftleft")
     assert len(plan) < 10_000
@@ -153,7 +153,7 @@ def test_rows_stay_in_the_jvm_until_the_function_gets_them(spark, model):
 
 def test_routers_see_the_ids_of_rows_alone(spark, model):
     df = kinds(spark).withColumn("body", F.repeat(F.lit("x"), 1_000))
-    plan = plan_of(evenly.by_cost(df, double, "n long", instances=INSTANCES, costs=model, routers=3))
+    plan = plan_of(evenly.apply_by_cost(df, double, "n long", instances=INSTANCES, costs=model, routers=3))
     [routed] = [line for line in plan.splitlines() if "ArrowEvalPython" in line]
     assert "__evenly_id" in routed.split("]")[0]
     assert "body" not in routed.split("]")[0]
@@ -184,7 +184,7 @@ def test_rows_are_dealt_in_turn_as_reckoned(spark, partitions, rows):
 def test_columns_of_any_kind_and_name_are_dealt(spark, model):
     df = kinds(spark, 200).selectExpr("*", "map('a', id) as m", "parse_json('[1]') as v", "cast(null as int) as nothing")
     watch = evenly.CostWatch()
-    result = evenly.by_cost(df, lambda row: row.m["a"] + row.id, "n long", instances=3, costs=model, watch=watch)
+    result = evenly.apply_by_cost(df, lambda row: row.m["a"] + row.id, "n long", instances=3, costs=model, watch=watch)
     assert watch.decision.way == "in turn"
     assert sorted(row.n for row in result.collect()) == [2 * at for at in range(200)]
     named = df.selectExpr("*", "id as `a.b`", "id as `back``quote`")  # mapInArrow refuses these names
@@ -194,7 +194,7 @@ def test_columns_of_any_kind_and_name_are_dealt(spark, model):
 
 
 def test_there_may_be_more_instances_than_rows(spark, model):
-    rows = evenly.by_cost(kinds(spark, 5), Placed(), Placed.schema, instances=16, costs=model).collect()
+    rows = evenly.apply_by_cost(kinds(spark, 5), Placed(), Placed.schema, instances=16, costs=model).collect()
     assert sorted(row.id for row in rows) == list(range(5))
 
 
@@ -208,7 +208,7 @@ def test_a_row_that_costs_more_than_an_instances_share_is_alone_with_what_fits(s
     meter.add(np.array([ids[0]]), np.array([4.0]))
     giant = CostModel("kind").learn(meter.report(instance=0))
     watch = evenly.CostWatch()
-    rows = evenly.by_cost(df, Placed(), Placed.schema, instances=INSTANCES, costs=giant, watch=watch).collect()
+    rows = evenly.apply_by_cost(df, Placed(), Placed.schema, instances=INSTANCES, costs=giant, watch=watch).collect()
     df.unpersist()
     assert watch.decision.way == "one router"
     assert watch.decision.gain > 0.1
@@ -223,7 +223,7 @@ def test_many_cheap_rows_go_out_evenly(spark, caplog):
     cheap.batch_rows = 100_000_000
     watch = evenly.CostWatch()
     with caplog.at_level("INFO", logger="evenly"):
-        result = evenly.by_cost(
+        result = evenly.apply_by_cost(
             kinds(spark).where("id >= 0"), Placed(), Placed.schema, instances=INSTANCES, costs=cheap, watch=watch
         )
     rows = result.collect()
@@ -235,7 +235,7 @@ def test_many_cheap_rows_go_out_evenly(spark, caplog):
 
 
 def test_completion_runs_short_rows_first_within_an_instance(spark, model):
-    rows = evenly.by_cost(
+    rows = evenly.apply_by_cost(
         kinds(spark), Placed(), Placed.schema, instances=INSTANCES, costs=model, objective="completion"
     ).collect()
     assert imbalance_pct(loads_ms(rows, INSTANCES)) < 3.0
@@ -247,7 +247,7 @@ def test_completion_runs_short_rows_first_within_an_instance(spark, model):
 
 
 def test_arrival_keeps_the_order_of_arrival(spark, model):
-    rows = evenly.by_cost(
+    rows = evenly.apply_by_cost(
         kinds(spark), Placed(), Placed.schema, instances=INSTANCES, costs=model, objective="arrival"
     ).collect()
     assert sorted(row.id for row in rows) == list(range(ROWS))
@@ -263,7 +263,7 @@ def test_rows_are_routed_alike_whatever_order_they_come_in(spark, model):
     placed = [
         {
             row.id: row.instance
-            for row in evenly.by_cost(each, Placed(), Placed.schema, instances=INSTANCES, costs=model).collect()
+            for row in evenly.apply_by_cost(each, Placed(), Placed.schema, instances=INSTANCES, costs=model).collect()
         }
         for each in (df, df.sortWithinPartitions(F.col("id").desc()))
     ]
@@ -273,7 +273,7 @@ def test_rows_are_routed_alike_whatever_order_they_come_in(spark, model):
 def test_null_is_a_key_and_several_columns_are_one(spark):
     df = spark.range(0, 600, 1, 2).selectExpr("id", "if(id % 3 = 0, null, cast(id % 3 as int)) as kind", "id % 2 as other")
     watch = evenly.CostWatch()
-    result = evenly.by_cost(df, double, "twice long", cost_key=["kind", "other + 1"], instances=2, watch=watch)
+    result = evenly.apply_by_cost(df, double, "twice long", cost_key=["kind", "other + 1"], instances=2, watch=watch)
     assert sorted(row.twice for row in result.collect()) == [2 * at for at in range(600)]
     assert watch.costs.expressions == ("kind", "other + 1")
     assert watch.costs.keys == 6
@@ -282,7 +282,7 @@ def test_null_is_a_key_and_several_columns_are_one(spark):
 @pytest.mark.parametrize("known", [True, False])
 def test_no_rows_give_no_results(spark, model, known):
     empty = kinds(spark).where("id < 0")
-    result = evenly.by_cost(empty, double, "twice long", cost_key="kind", instances=3, costs=model if known else None)
+    result = evenly.apply_by_cost(empty, double, "twice long", cost_key="kind", instances=3, costs=model if known else None)
     assert result.collect() == []
     assert result.columns == ["twice"]
 
@@ -293,7 +293,7 @@ def test_rows_of_constant_cost_go_out_evenly_and_are_sampled(spark):
     constant = CostModel("kind").learn(meter.report(instance=0))
     assert constant.constant
     watch = evenly.CostWatch()
-    result = evenly.by_cost(kinds(spark), Placed(), Placed.schema, instances=INSTANCES, costs=constant, watch=watch)
+    result = evenly.apply_by_cost(kinds(spark), Placed(), Placed.schema, instances=INSTANCES, costs=constant, watch=watch)
     rows = result.collect()
     assert sorted(row.id for row in rows) == list(range(ROWS))
     assert np.ptp(np.bincount([row.instance for row in rows])) <= 3
@@ -302,19 +302,21 @@ def test_rows_of_constant_cost_go_out_evenly_and_are_sampled(spark):
     assert sum(report.timed for report in watch.reports) == pytest.approx(ROWS / 16, rel=0.05)
     assert sum(report.counted for report in watch.reports) == pytest.approx(ROWS, rel=0.05)
     watch = evenly.CostWatch()
-    evenly.by_cost(kinds(spark), double, "n long", instances=2, costs=constant, watch=watch, threads=2).count()
+    evenly.apply_by_cost(
+        kinds(spark), double, "n long", instances=2, costs=constant, watch=watch, call=evenly.CallOptions(threads=2)
+    ).count()
     assert sum(report.counted for report in watch.reports) == ROWS  # threads time every call
 
 
 def test_columns_that_spark_cannot_hash_are_carried(spark, model):
     df = kinds(spark, 200).selectExpr("*", "map('a', id) as m", "named_struct('x', id, 'y', map(1, 2)) as s")
-    result = evenly.by_cost(df, lambda row: row.m["a"] + row.s.x + row.s.y[1], "n long", instances=2, costs=model)
+    result = evenly.apply_by_cost(df, lambda row: row.m["a"] + row.s.x + row.s.y[1], "n long", instances=2, costs=model)
     assert sorted(row.n for row in result.collect()) == [2 * at + 2 for at in range(200)]
 
 
 def test_the_watch_counts_what_the_instances_did(spark, model):
     watch = evenly.CostWatch()
-    evenly.by_cost(kinds(spark), Placed(), Placed.schema, instances=INSTANCES, costs=model, watch=watch).collect()
+    evenly.apply_by_cost(kinds(spark), Placed(), Placed.schema, instances=INSTANCES, costs=model, watch=watch).collect()
     assert [report.instance for report in watch.reports] == list(range(INSTANCES))
     assert {report.executor for report in watch.reports} == {watch.reports[0].executor}
     estimated = [report.estimated_s for report in watch.reports]
@@ -322,7 +324,7 @@ def test_the_watch_counts_what_the_instances_did(spark, model):
     assert imbalance_pct(estimated) < 1.0
     assert watch.costs.rows == pytest.approx(model.rows + ROWS)
     with pytest.raises(evenly.EvenlyError, match="one for each"):
-        evenly.by_cost(kinds(spark), Placed(), Placed.schema, instances=2, costs=model, watch=watch)
+        evenly.apply_by_cost(kinds(spark), Placed(), Placed.schema, instances=2, costs=model, watch=watch)
 
 
 def test_slots_lead_to_their_partitions_where_there_is_no_repartition_by_id():
@@ -343,7 +345,7 @@ def test_the_key_that_tells_the_cost_is_found(spark):
     assert ranked[0].expression == "kind"
     assert "id" not in [predictor.expression for predictor in ranked]
     watch = evenly.CostWatch()
-    result = evenly.by_cost(df, work, "total long", instances=2, watch=watch)
+    result = evenly.apply_by_cost(df, work, "total long", instances=2, watch=watch)
     assert result.count() == 1_200
     assert "kind" in watch.costs.expressions[0]
 

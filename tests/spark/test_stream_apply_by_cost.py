@@ -1,4 +1,4 @@
-"""`stream_by_cost`: costs that are learnt batch by batch, kept beside the checkpoint, read back, and never counted twice."""
+"""`stream_apply_by_cost`: costs learnt batch by batch, kept beside the checkpoint, read back, and never counted twice."""
 
 import json
 import sys
@@ -48,7 +48,7 @@ class Stream:
         """All rows that are there."""
         given = {"cost_key": "kind", "instances": INSTANCES, "sink": self.sink, "checkpoint": self.checkpoint, **options}
         function = Placed() if function is None else function
-        query = evenly.stream_by_cost(self.stream(), function, schema, trigger={"availableNow": True}, **given)
+        query = evenly.stream_apply_by_cost(self.stream(), function, schema, trigger={"availableNow": True}, **given)
         query.awaitTermination()
         return query
 
@@ -56,7 +56,7 @@ class Stream:
         return self.spark.read.parquet(self.output).collect()
 
     def saved(self):
-        return sorted(int(path.stem) for path in Path(self.checkpoint, "costs").glob("[0-9]*.json"))
+        return sorted(int(path.stem) for path in Path(self.checkpoint, "evenly", "costs").glob("[0-9]*.json"))
 
 
 @pytest.fixture
@@ -160,7 +160,7 @@ def test_dead_letters_are_set_aside(spark, stream):
     def set_aside(failed, batch_id):
         letters[batch_id] = [row.asDict() for row in failed.collect()]
 
-    stream.run(refuse, "id long", on_error="skip", dead_letters=set_aside)
+    stream.run(refuse, "id long", call=evenly.CallOptions(on_error="skip"), dead_letters=set_aside)
     refused = {batch: sorted(json.loads(letter["row"])["id"] for letter in told) for batch, told in letters.items()}
     assert refused == {0: [7, 107, 207], 1: [307, 407, 507]}
     assert sorted(row.id for row in stream.written()) == [at for at in range(600) if at % 100 != 7]
@@ -172,13 +172,13 @@ def test_old_costs_are_removed_and_broken_ones_refused(spark, tmp_path):
     scheduler = CostScheduler(2, expressions=("kind",))
     for number in range(12):
         store.save(number, scheduler)
-    kept = sorted(int(path.stem) for path in (tmp_path / "c" / "costs").glob("[0-9]*.json"))
+    kept = sorted(int(path.stem) for path in (tmp_path / "c" / "evenly" / "costs").glob("[0-9]*.json"))
     assert kept == list(range(3, 12))
     assert store.before(3) is None
     assert store.before(7) == scheduler
-    broken = tmp_path / "c" / "costs" / "11.json"
+    broken = tmp_path / "c" / "evenly" / "costs" / "11.json"
     broken.write_text(broken.read_text()[:-20])
-    for checksum in (tmp_path / "c" / "costs").glob(".11.json.crc"):
+    for checksum in (tmp_path / "c" / "evenly" / "costs").glob(".11.json.crc"):
         checksum.unlink()
     with pytest.raises(DamagedData, match=r"11\.json"):
         store.newest()

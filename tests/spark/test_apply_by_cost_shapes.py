@@ -62,7 +62,7 @@ def test_values_are_those_of_spark(spark):
         "select named_struct('x', 1, 'inner', named_struct('y', 'q')) s, map(2, 'two') m, array(named_struct('z', 3)) a, "
         "timestamp'2020-02-01 10:00:00' t, date'2020-01-02' d, cast(1.50 as decimal(5,2)) x, binary('hi') b, null n, 1L id"
     )
-    (row,) = evenly.by_cost(df, told, "told string", instances=1, costs=EVEN).collect()
+    (row,) = evenly.apply_by_cost(df, told, "told string", instances=1, costs=EVEN).collect()
     assert row.told == "1 q two 3 2020-02-01T10:00:00+00:00 2020-01-02 1.50 b'hi' None"
 
 
@@ -170,7 +170,7 @@ def test_a_field_that_may_not_be_null_is_not():
 def test_a_wrong_result_is_one_clear_error(spark):
     df = spark.range(0, 100, 1, 2)
     with pytest.raises(PythonException, match=r"InvalidResult.*'sixty' \(str\) for field 'n', which is of type int64"):
-        evenly.by_cost(
+        evenly.apply_by_cost(
             df, lambda row: "sixty" if row.id == 60 else row.id, "n long", cost_key="id", instances=2, costs=EVEN
         ).collect()
 
@@ -184,7 +184,9 @@ def test_arrow_batches(spark):
         return pa.table({"cube": (n**3)[keep], "n": n[keep].astype(np.int16)})
 
     df = spark.range(0, 500, 1, 3)
-    result = evenly.by_cost(df, cubes, "n long, cube long", instances=2, cost_key="id % 10", batch_rows=7)
+    result = evenly.apply_by_cost(
+        df, cubes, "n long, cube long", instances=2, cost_key="id % 10", call=evenly.CallOptions(batch_rows=7)
+    )
     assert sorted(tuple(row) for row in result.collect()) == [(n, n**3) for n in range(0, 500, 2)]
     for function, told in (
         (lambda batch: batch.num_rows, "return a pyarrow RecordBatch or Table with the columns n"),
@@ -192,7 +194,9 @@ def test_arrow_batches(spark):
         (lambda batch: pa.table({"n": batch["id"].cast(pa.string())}).set_column(0, "n", [["x"] * len(batch)]), "field 'n'"),
     ):
         with pytest.raises(PythonException, match=told):
-            evenly.by_cost(df, function, "n long", instances=2, costs=EVEN, batch_rows=50).collect()
+            evenly.apply_by_cost(
+                df, function, "n long", instances=2, costs=EVEN, call=evenly.CallOptions(batch_rows=50)
+            ).collect()
 
 
 def test_a_result_is_typed_as_the_schema_says(spark):
@@ -200,7 +204,7 @@ def test_a_result_is_typed_as_the_schema_says(spark):
         return {"t": dt.datetime(2020, 1, 1, 5), "x": decimal.Decimal("1.5"), "s": (row.id, ["a"])}  # noqa: DTZ001
 
     schema = "s struct<id: long, names: array<string>>, t timestamp, x decimal(10,2) not null"
-    result = evenly.by_cost(spark.range(2), made, schema, instances=1, costs=EVEN)
+    result = evenly.apply_by_cost(spark.range(2), made, schema, instances=1, costs=EVEN)
     rows = result.select("s.id", "s.names", F.date_format("t", "HH:mm").alias("t"), "x").orderBy("id").collect()
     assert [tuple(row) for row in rows] == [(at, ["a"], "05:00", decimal.Decimal("1.50")) for at in range(2)]
 
