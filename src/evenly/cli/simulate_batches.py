@@ -43,7 +43,7 @@ def batches(
     seed: Annotated[int, typer.Option(help="Another seed reads the rows of a batch in another order.")] = 0,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead, for programs.")] = False,
 ) -> None:
-    """Compare ways to deal out batches of rows of unequal cost: what `by_cost` does beside `repartition(k)`.
+    """Compare ways to deal out batches of rows of unequal cost: what `apply_by_cost` does beside `repartition(k)`.
 
     Costs are learnt from batch to batch, by the same scheduler as on Spark; the first batch is dealt evenly.
     """

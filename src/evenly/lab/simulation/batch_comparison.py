@@ -21,7 +21,7 @@ SCHEDULERS: dict[str, Callable[[Wanted], BatchScheduler]] = {
     BY_COST: lambda wanted: CostScheduler(wanted.instances),
     EVEN: lambda wanted: EvenScheduler(wanted.instances),
 }
-"""What decides how batches are dealt, by name: as `by_cost` and as `repartition(k)` do."""
+"""What decides how batches are dealt, by name: as `apply_by_cost` and as `repartition(k)` do."""
 
 
 @dataclass(frozen=True)
