@@ -9,7 +9,7 @@ from matplotlib import image
 
 from evenly.files import write_whole
 from evenly.report.comparison import Comparison, Placement
-from evenly.report.page import comparison_page
+from evenly.report.comparison_page import comparison_page
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 

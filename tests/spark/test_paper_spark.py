@@ -119,9 +119,9 @@ def test_osg_on_spark_searches_for_real(spark, monkeypatch, tmp_path):
     monkeypatch.setenv("EVENLY_DATA", str(tmp_path))
     seen = []
     with SparkBench(2, progress=seen.append, scale=TINY, spark=spark) as bench:
-        names = osg_spark.chosen([])
-        (two,) = [osg_spark.FIGURES[name].make(bench) for name in names]
-        assert sum(seen) == osg_spark.work(names, bench) == 7
+        names = osg_spark.PAPER.chosen([])
+        (two,) = [osg_spark.PAPER.figures[name].make(bench) for name in names]
+        assert sum(seen) == osg_spark.PAPER.work(names, bench) == 7
     assert {row["runs"] for row in two.points} == {2}
     assert all(row["completion_ms_min"] <= row["completion_ms_mean"] <= row["completion_ms_max"] for row in two.points)
     assert len(two.verdicts) == 5

@@ -233,6 +233,6 @@ def test_workers_need_little_to_run_the_functions():
 
 
 def test_a_published_gain_is_reproduced_when_it_is_reached():
-    assert reached("1", "s", 1, published=1.5, measured=2.0, within_pct=5.0).verdict == "reproduced"
-    assert reached("1", "s", 1, published=1.5, measured=1.44, within_pct=5.0).verdict == "reproduced"
-    assert reached("1", "s", 1, published=1.5, measured=1.42, within_pct=5.0).verdict == "not reproduced"
+    assert reached("s", 1, published=1.5, measured=2.0, within_pct=5.0).verdict == "reproduced"
+    assert reached("s", 1, published=1.5, measured=1.44, within_pct=5.0).verdict == "reproduced"
+    assert reached("s", 1, published=1.5, measured=1.42, within_pct=5.0).verdict == "not reproduced"

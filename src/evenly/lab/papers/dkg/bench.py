@@ -39,6 +39,10 @@ class Bench:
     progress: Callable[[int], None] | None = None
     _done: dict[Sample, Runs] = field(default_factory=dict)
 
+    def count(self, _: Sample) -> int:
+        """How many runs a sample gets."""
+        return self.runs
+
     def measure(self, sample: Sample) -> Runs:
         """The runs of a sample, made now or before."""
         if sample not in self._done:
@@ -64,12 +68,11 @@ class Bench:
         """λ in every run, for each of the settings."""
         return [self.measure(sample).at(setting)[0] for setting in settings]
 
-    def point(self, figure: str, series: str, x: float, sample: Sample, setting: Setting) -> dict[str, object]:
+    def point(self, series: str, x: float, sample: Sample, setting: Setting) -> dict[str, object]:
         """One measured point of a figure as a flat object."""
         imbalance, sigma = self.imbalance_pct(sample, setting), self.sigma(sample, setting)
         learner, mapping = _memory(setting, sample.alpha)
         return {
-            "figure": figure,
             "series": series,
             "x": x,
             "stream": sample.stream.name,

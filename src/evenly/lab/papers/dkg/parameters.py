@@ -61,7 +61,6 @@ def figure_6(bench: Bench) -> PaperFigure:
         gains = -np.diff(mean)
         verdicts += [
             sentence(
-                "6",
                 name,
                 published="μ from 1 to 2 lowers the mean λ significantly",
                 measured=f"{mean[0]:.1f} to {mean[1]:.1f}",
@@ -69,7 +68,6 @@ def figure_6(bench: Bench) -> PaperFigure:
                 why="by a tenth of λ or more",
             ),
             sentence(
-                "6",
                 name,
                 published="beyond that the gain is less evident",
                 measured=", ".join(f"{value:.1f} at {mu}" for mu, value in zip(MUS[2:], mean[2:], strict=True)),
@@ -77,7 +75,6 @@ def figure_6(bench: Bench) -> PaperFigure:
                 why="every later step must gain less than the first",
             ),
             sentence(
-                "6",
                 name,
                 published="the worst λ is only slightly affected by μ",
                 measured=f"{worst[0]:.1f} at μ = 1, {worst[MUS.index(10)]:.1f} at 10, {worst[-1]:.1f} at 100",
@@ -87,7 +84,7 @@ def figure_6(bench: Bench) -> PaperFigure:
             ),
         ]
     points = [
-        bench.point("6", sample.stream.name, mu, sample, setting)
+        bench.point(sample.stream.name, mu, sample, setting)
         for sample in BY_MU
         for mu, setting in zip(MUS, sample.settings, strict=True)
     ]
@@ -104,11 +101,11 @@ def figure_7(bench: Bench) -> PaperFigure:
         curves += _line(sample.stream.name, THETAS, (mean, worst))
         verdicts += _figure_7_verdicts(bench, sample, mean, worst)
     points = [
-        bench.point("7", sample.stream.name, theta, sample, setting)
+        bench.point(sample.stream.name, theta, sample, setting)
         for sample in BY_THETA
         for theta, setting in zip(THETAS, sample.settings[:-1], strict=True)
     ]
-    points += [bench.point("7", f"{sample.stream.name}, o-apx", 0.0, sample, sample.settings[-1]) for sample in BY_THETA]
+    points += [bench.point(f"{sample.stream.name}, o-apx", 0.0, sample, sample.settings[-1]) for sample in BY_THETA]
     panel = Curves("μ = 1, k = 2", "Θ", "imbalance λ, %", curves)
     return PaperFigure("7", "Imbalance λ over Θ", [panel], points, [verdict.row() for verdict in verdicts])
 
@@ -119,7 +116,6 @@ def _figure_7_verdicts(bench: Bench, sample: Sample, mean: F64, worst: F64) -> l
     further = float(mean[reached] - mean[reached + 1 :].min())
     verdicts = [
         sentence(
-            "7",
             name,
             x=THETAS[reached],
             published="mean and worst drop once Θ reaches the share of the most frequent key",
@@ -133,7 +129,6 @@ def _figure_7_verdicts(bench: Bench, sample: Sample, mean: F64, worst: F64) -> l
             ),
         ),
         sentence(
-            "7",
             name,
             published="smaller Θ does not improve it significantly",
             measured=f"{mean[reached]:.2f} at {THETAS[reached]:g}, {mean[-1]:.2f} at {THETAS[-1]:g}",
@@ -147,7 +142,6 @@ def _figure_7_verdicts(bench: Bench, sample: Sample, mean: F64, worst: F64) -> l
         gap = float((worst[reached:] - mean[reached:]).max())
         verdicts += [
             sentence(
-                "7",
                 name,
                 published="from there on mean and worst are very close",
                 measured=f"at most {gap:.1f} points apart",
@@ -155,7 +149,6 @@ def _figure_7_verdicts(bench: Bench, sample: Sample, mean: F64, worst: F64) -> l
                 why="5 percentage points of λ are allowed",
             ),
             sentence(
-                "7",
                 name,
                 x=THETAS[reached],
                 published="DKG's mean equals O-apx's",
@@ -179,7 +172,7 @@ def figure_8(bench: Bench) -> PaperFigure:
             panels.append(HeatMap(f"{name}, {kind} σ", "μ", "Θ", GRID_MUS, GRID_THETAS, values))
             verdicts.append(_lightly_skewed(name, kind, values) if sample.alpha == 1.0 else _skewed(sample, kind, values))
     points = [
-        {**bench.point("8", sample.stream.name, setting.mu, sample, setting), "theta": setting.theta}
+        {**bench.point(sample.stream.name, setting.mu, sample, setting), "theta": setting.theta}
         for sample in BY_BOTH
         for setting in sample.settings
     ]
@@ -191,7 +184,6 @@ def _lightly_skewed(name: str, kind: str, values: F64) -> Verdict:
     by_mu = float(values[0, 0] / values[0].min())
     by_theta = float(values[0, 0] / values[:, 0].min())
     return sentence(
-        "8",
         f"{name} {kind}",
         published="μ drives the performance, Θ has a negligible impact",
         measured=f"σ falls {by_mu:.2f} times along μ (at Θ = 1), {by_theta:.2f} times along Θ (at μ = 1)",
@@ -207,7 +199,6 @@ def _skewed(sample: Sample, kind: str, values: F64) -> Verdict:
     spread = float(heavy.max() / heavy.min() - 1.0) * 100.0
     without_one = float(heavy[:, 1:].max() / heavy.min() - 1.0) * 100.0
     return sentence(
-        "8",
         f"{sample.stream.name} {kind}",
         published="once Θ reaches the share of the most frequent key, there is not much to gain",
         measured=f"σ within {spread:.1f} % for all μ and all Θ ≤ {GRID_THETAS[first]:g}; "
@@ -228,7 +219,6 @@ def figure_9(bench: Bench) -> PaperFigure:
         rest = float(np.abs(mean[enough:] / mean[-1] - 1.0).max()) * 100.0
         verdicts.append(
             sentence(
-                "9",
                 sample.stream.name,
                 x=ENOUGH[sample.alpha],
                 published=f"fewer than {ENOUGH[sample.alpha]:,} tuples are enough",
@@ -238,7 +228,7 @@ def figure_9(bench: Bench) -> PaperFigure:
             )
         )
     points = [
-        bench.point("9", sample.stream.name, length, sample, setting)
+        bench.point(sample.stream.name, length, sample, setting)
         for sample in BY_LENGTH
         for length, setting in zip(LENGTHS, sample.settings, strict=True)
     ]

@@ -45,7 +45,6 @@ def figure_13(bench: Bench) -> PaperFigure:
         dkg, plain = (bench.imbalance_pct(sample, Setting(series, 10)) for series in ("dkg", "dkg-wosim"))
         verdicts.append(
             sentence(
-                "13",
                 "dkg",
                 x=sample.alpha,
                 published="DKG always does better than without sparse-item mapping",
@@ -55,7 +54,7 @@ def figure_13(bench: Bench) -> PaperFigure:
             )
         )
     points = [
-        bench.point("13", setting.grouping, sample.alpha, sample, setting) for sample in BY_ALPHA for setting in sample.settings
+        bench.point(setting.grouping, sample.alpha, sample, setting) for sample in BY_ALPHA for setting in sample.settings
     ]
     panel = Curves("Θ = 0.1, μ = 2, k = 10", "α", "imbalance λ, %", curves)
     title = "Imbalance λ over α, with and without sparse-item mapping"
@@ -69,7 +68,6 @@ def figure_14(bench: Bench) -> PaperFigure:
     worst = {series: _worsts(values) for series, values in found.items()}
     verdicts = [
         sentence(
-            "14",
             "dkg+pkg",
             published="the two combined do even better",
             measured=f"mean {_listed(mean['dkg+pkg'])} against PKG's {_listed(mean['pkg'])} (k = 2, 6, 10)",
@@ -82,7 +80,7 @@ def figure_14(bench: Bench) -> PaperFigure:
     curves: list[Curve] = []
     for series in ("dkg", "pkg", "dkg+pkg"):
         curves += bench.curves(series, INSTANCES, bench.imbalance_pct, [(SPLITTING, Setting(series, k)) for k in INSTANCES])
-    points = [bench.point("14", setting.grouping, setting.instances, SPLITTING, setting) for setting in SPLITTING.settings]
+    points = [bench.point(setting.grouping, setting.instances, SPLITTING, setting) for setting in SPLITTING.settings]
     panel = Curves("Zipf-2, Θ = 0.1, μ = 2", "instances k", "imbalance λ, %", curves)
     title = "Imbalance λ of DKG, PKG and both together"
     return PaperFigure("14", title, [panel], points, [verdict.row() for verdict in verdicts])
@@ -98,7 +96,6 @@ def _worst_is_better(series: str, worst: dict[str, F64]) -> Verdict:
             f"{_listed(worst['pkg-distinct'])}: then {series} is not better at {_named(behind_distinct)}"
         )
     return sentence(
-        "14",
         f"{series} worst",
         published="its worst is better than PKG's worst",
         measured=f"{_listed(worst[series])} against {_listed(worst['pkg'])} (k = 2, 6, 10)",
@@ -174,7 +171,6 @@ def pitch_cells(x: np.ndarray, y: np.ndarray) -> I64:
 def _trace_point(name: str, k: int, runs: Runs, setting: Setting, stream: str) -> dict[str, object]:
     imbalance, sigma = (Summary.of(values) for values in runs.at(setting))
     return {
-        "figure": "10",
         "series": name,
         "x": k,
         "stream": stream,
@@ -196,9 +192,8 @@ def _trace_verdicts(found: dict[tuple[str, int], Summary], share: float) -> list
     behind = _not_below(dkg, modulo)
     gap = float((dkg - exact).max())
     return [
-        number("10", "trace", "share of the most frequent key", published=0.2, measured=share, within_pct=10.0, why=other),
+        number("trace", "share of the most frequent key", published=0.2, measured=share, within_pct=10.0, why=other),
         sentence(
-            "10",
             "o-apx",
             published="O-apx reaches 0 % for k = 2 to 5",
             measured=f"at most {exact[:4].max():.3f} %",
@@ -206,7 +201,6 @@ def _trace_verdicts(found: dict[tuple[str, int], Summary], share: float) -> list
             why="0.05 % is taken as 0",
         ),
         sentence(
-            "10",
             "o-apx",
             published="from k = 6 on λ grows with k for O-apx and DKG",
             measured=f"O-apx {exact[-1]:.2f} %, DKG {dkg[-1]:.2f} % at k = 10",
@@ -214,7 +208,6 @@ def _trace_verdicts(found: dict[tuple[str, int], Summary], share: float) -> list
             why=other + ", so no cell is too heavy for an instance",
         ),
         sentence(
-            "10",
             "dkg",
             published="DKG sticks very close to O-apx for all k",
             measured=f"at most {gap:.1f} points above, on average over hashes",
@@ -223,7 +216,6 @@ def _trace_verdicts(found: dict[tuple[str, int], Summary], share: float) -> list
             + (": no cell reaches Θ = 0.1 here, so all hangs on 2 buckets an instance" if gap > 5.0 else ""),
         ),
         sentence(
-            "10",
             "dkg",
             published="DKG does much better than Modulo except at k = 7 and 9",
             measured=f"better at {len(INSTANCES) - len(behind)} of {len(INSTANCES)} k"

@@ -78,6 +78,10 @@ class Bench:
     progress: Callable[[int], None] | None = None
     _done: dict[Link, dict[str, Measured]] = field(default_factory=dict)
 
+    def count(self, _: Link) -> int:
+        """How many runs a link gets."""
+        return self.runs
+
     def measure(self, link: Link) -> dict[str, Measured]:
         """Every rule on a link, made now or before."""
         if link not in self._done:
@@ -105,12 +109,11 @@ class Bench:
         before, after = (getattr(self.measure(link)[name], measure) for name in (baseline, rule))
         return np.asarray(100.0 * (1.0 - after / before))
 
-    def point(self, figure: str, rule: str, x: float, link: Link) -> dict[str, object]:
+    def point(self, rule: str, x: float, link: Link) -> dict[str, object]:
         """One measured point of a figure as a flat object."""
         found = self.measure(link)[rule]
         fair = _jain_mean(found.backlogs)
         return {
-            "figure": figure,
             "series": rule,
             "x": x,
             "emission": rule,

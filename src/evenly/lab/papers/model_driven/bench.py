@@ -27,8 +27,9 @@ Pair = tuple[str, str]
 CASES = tuple((name, rate) for name in MICRO for rate in MICRO_RATES) + tuple(
     (name, rate) for name in APPLICATIONS for rate in APPLICATION_RATES
 )
-REHEARSED = len(CASES) * len(PAIRS) * 2
-"""Rehearsals of all pairs on all dataflows, with both kinds of routing."""
+FIXED_PLANS, REHEARSED_PLANS = "fixed", "rehearsed"
+REHEARSALS = {FIXED_PLANS: len(MICRO) * len(PAIRS), REHEARSED_PLANS: len(CASES) * len(PAIRS) * 2}
+"""Of all pairs: on five machines; on all dataflows, with both kinds of routing."""
 
 PUBLISHED = Assumptions(routing="slot-aware", lookup="nearest", contention="none")
 """The paper's prediction adds up what the slots carry, as if tuples went where they can be carried."""
@@ -47,6 +48,10 @@ class Bench:
     _plans: dict[tuple[str, Pair, float], Plan] = field(default_factory=dict)
     _fixed: dict[tuple[str, Pair], Plan] = field(default_factory=dict)
     _observed: dict[tuple[str, Pair, float | None, str], float] = field(default_factory=dict)
+
+    def count(self, plans: str) -> int:
+        """How many rehearsals there are of `FIXED_PLANS` or `REHEARSED_PLANS`."""
+        return REHEARSALS[plans]
 
     @property
     def options(self) -> Options:
@@ -91,11 +96,10 @@ class Bench:
                 self.progress(1)
         return self._observed[key]
 
-    def point(self, figure: str, one: Plan, x: float, **more: object) -> dict[str, object]:
+    def point(self, one: Plan, x: float, **more: object) -> dict[str, object]:
         """A plan as a point of a figure."""
         placement = one.placement
         return {
-            "figure": figure,
             "series": one.pair,
             "x": x,
             "dataflow": placement.allocation.dataflow.name,

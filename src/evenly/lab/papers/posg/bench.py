@@ -136,14 +136,11 @@ class Bench:
                 raise
         return results
 
-    def points(
-        self, figure: str, x: float | str, setting: Setting, series: tuple[str, ...] = SERIES
-    ) -> list[dict[str, object]]:
+    def points(self, x: float | str, setting: Setting, series: tuple[str, ...] = SERIES) -> list[dict[str, object]]:
         """Every series at one setting, as flat objects."""
         found = self.measure(setting, series)
         return [
             {
-                "figure": figure,
                 "series": name,
                 "x": x,
                 "stream": setting.stream,

@@ -65,11 +65,11 @@ def _figure(bench: Bench, name: str, title: str, reading: str, found: Moments, *
     gains = bench.measure(SHIFTING, SERIES)
     said = ", ".join(f"{series} {gains.gain(series):.1f}" for series in SERIES[1:])
     compared = [
-        _moment(name, reading, "leaves round-robin at", left, found.left, ""),
-        _moment(name, reading, "has all new matrices at", renewed, found.renewed, f"S_L over the whole stream: {said}"),
+        _moment(reading, "leaves round-robin at", left, found.left, ""),
+        _moment(reading, "has all new matrices at", renewed, found.renewed, f"S_L over the whole stream: {said}"),
     ]
     verdicts = [verdict.row() for verdict in compared]
-    points = bench.points(name, "whole stream", SHIFTING, SERIES)
+    points = bench.points("whole stream", SHIFTING, SERIES)
     panel = Curves(
         "One stream: mean completion time over 2,000 tuples",
         "tuples read",
@@ -80,13 +80,12 @@ def _figure(bench: Bench, name: str, title: str, reading: str, found: Moments, *
     return PaperFigure(name, title, [panel], points, verdicts, columns=1)
 
 
-def _moment(figure: str, reading: str, x: str, published: float, runs: F64, more: str) -> Verdict:
+def _moment(reading: str, x: str, published: float, runs: F64, more: str) -> Verdict:
     """A moment of one stream in the paper, beside the mean here and its range."""
     reached = runs[runs > 0.0]
     mean = float(reached.mean()) if reached.size else 0.0
     why = f"from {reached.min():,.0f} to {reached.max():,.0f} over the runs" if reached.size else "never in these runs"
     return number(
-        figure,
         reading,
         x,
         published=published,

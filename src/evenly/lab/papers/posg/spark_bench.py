@@ -82,6 +82,10 @@ class SparkBench:
             self.spark, self._own = local_session("evenly paper", slots=SLOTS), True
         return Trial(self.spark, application.function, application.schema, application.cost_key)
 
+    def count(self, _: object) -> int:
+        """How many runs a number of instances gets."""
+        return self.runs
+
     def measure(self, name: str, instances: int) -> Measured:
         """An application's next micro-batches over that many instances, made now or before."""
         if (name, instances) not in self._done:
@@ -167,12 +171,11 @@ class SparkBench:
             self._advance()
         return found
 
-    def points(self, figure: str, name: str, instances: int) -> list[dict[str, object]]:
+    def points(self, name: str, instances: int) -> list[dict[str, object]]:
         """Both ways at one number of instances, as flat objects."""
         found = self.measure(name, instances)
         return [
             {
-                "figure": figure,
                 "series": way,
                 "x": instances,
                 "stream": self.stream(name).stream,
