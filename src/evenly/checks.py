@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from numbers import Integral
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from evenly.errors import InvalidKeys, InvalidParameter
 from evenly.kernels.types import F64
-from evenly.sketches.hashing import WRITABLE, Keys
+
+if TYPE_CHECKING:
+    from evenly.sketches.hashing import Keys  # it loads kernels, and workers check numbers too
 
 MAX_INSTANCES = 10_000
 
@@ -30,7 +33,7 @@ def checked_instances(instances: int) -> int:
 def checked_queues(values: ArrayLike, instances: int, name: str) -> F64:
     """A copy of `values`, one number for each instance, finite and not negative."""
     try:
-        queues: F64 = np.require(np.array(values, np.float64), requirements=WRITABLE)
+        queues: F64 = np.array(values, np.float64, order="C")
     except (TypeError, ValueError) as error:
         raise InvalidParameter(f"{name} must be numbers, got {values!r}") from error
     if queues.shape != (instances,):

@@ -9,13 +9,13 @@ from typing import Any, Self
 
 import numpy as np
 
+from evenly.checks import checked_instances
 from evenly.costs.contradiction import Verdict, judge
-from evenly.costs.dealing import MAX_INSTANCES
 from evenly.costs.model import CostModel
 from evenly.costs.pieces import Speeds, pieces
 from evenly.costs.placing import WAYS, Way, place
 from evenly.costs.report import InstanceReport
-from evenly.errors import DamagedData, InvalidParameter
+from evenly.errors import DamagedData
 from evenly.kernels.types import F64
 from evenly.sealed import opened, sealed
 
@@ -87,9 +87,7 @@ class CostScheduler:
         model: CostModel | None = None,
         half_life_rows: float | None = HALF_LIFE_ROWS,
     ) -> None:
-        if not 1 <= instances <= MAX_INSTANCES:
-            raise InvalidParameter(f"instances must be from 1 to {MAX_INSTANCES}, got {instances}")
-        self.instances = instances
+        self.instances = checked_instances(instances)
         self.model = CostModel(expressions, half_life_rows=half_life_rows) if model is None else model.copy()
         self.speeds = Speeds()
         self.state = SchedulerState.RUN if self.model.rows > 0.0 else SchedulerState.ROUND_ROBIN

@@ -16,6 +16,7 @@ from evenly.keys.mapping import Mapping
 from evenly.keys.scheduling import largest_first
 from evenly.keys.split_mapping import SplitMapping, Way
 from evenly.measures.load import instance_loads
+from evenly.measures.water_level import water_level
 
 _SWEEPS = 8
 _NOTHING = 1e-9
@@ -196,12 +197,7 @@ class _Job:
 
 def poured(loads: F64, room: F64, water: float) -> F64:
     """How much each instance gets when `water` is poured over all: the lowest level, load over room, is filled first."""
-    relative = loads / room
-    order = np.argsort(relative, kind="stable")
-    levels = (water + np.cumsum(loads[order])) / np.cumsum(room[order])
-    reached = levels[:-1] <= relative[order][1:]
-    level = levels[int(np.argmax(reached))] if reached.any() else levels[-1]
-    gaps = np.maximum(level * room - loads, 0.0)
+    gaps = np.maximum(water_level(loads, room, water) * room - loads, 0.0)
     filled: F64 = gaps * (water / gaps.sum())
     return filled
 

@@ -16,6 +16,7 @@ import numpy as np
 from evenly.errors import InvalidParameter
 from evenly.kernels import dataflow_runs as kernels
 from evenly.kernels.types import F64, I64
+from evenly.measures.slope import slope
 from evenly.planning.mapping.base import Placement
 from evenly.planning.models import Models
 from evenly.planning.prediction import Assumptions, Prediction, Share, Usage, predict, routed
@@ -161,7 +162,7 @@ class _Run:
             mine = every[self.arrivals_s[every] >= WARM_UP * seconds]
             if math.isinf(share.can.rate) or mine.size < 4 * share.placed.threads:
                 continue
-            worst = max(worst, _slope(self.arrivals_s[mine], self.ends_s[mine] - self.arrivals_s[mine]))
+            worst = max(worst, slope(self.arrivals_s[mine], self.ends_s[mine] - self.arrivals_s[mine]))
         return worst
 
     def bursts(self, machine_of: tuple[int, ...]) -> list[tuple[int, F64, F64]]:
@@ -219,11 +220,4 @@ def _core_slope(found: list[tuple[F64, F64]], cores: float, seconds: float) -> f
     times_s = times_s[order]
     left_s = kernels.unfinished(times_s, work_s[order], cores) / cores
     counted = (times_s >= WARM_UP * seconds) & (times_s <= seconds)
-    return _slope(times_s[counted], left_s[counted]) if counted.sum() > 10 else 0.0
-
-
-def _slope(x: F64, y: F64) -> float:
-    """The slope of the straight line of least squares."""
-    off = x - x.mean()
-    spread = float(off @ off)
-    return float(off @ (y - y.mean())) / spread if spread > 0.0 else 0.0
+    return slope(times_s[counted], left_s[counted]) if counted.sum() > 10 else 0.0

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from evenly.errors import InvalidParameter
+from evenly.measures.slope import slope
 from evenly.planning.models import PerformanceModel, Point
 
 
@@ -89,8 +90,7 @@ def flat_or_falling(rates: list[float], how: SearchOptions) -> bool:
     if len(rates) < how.window:
         return False
     last = np.asarray(rates[-how.window :]) / max(rates)
-    off = np.arange(how.window) - (how.window - 1) / 2.0
-    return float(off @ last) / float(off @ off) <= how.flat
+    return slope(np.arange(float(how.window)), last) <= how.flat
 
 
 def model_of(name: str, peaks: list[Trial], about: str = "") -> PerformanceModel:

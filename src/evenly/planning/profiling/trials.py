@@ -10,10 +10,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-import numpy as np
-
 from evenly.errors import DamagedData, InvalidParameter
 from evenly.kernels.types import F64
+from evenly.measures.slope import slope
 from evenly.planning.profiling.search import Trial
 from evenly.planning.slots.hub import Flow, Home, Hub, Route, RunResult, free_cores
 from evenly.planning.slots.operators import OperatorSpec
@@ -72,20 +71,16 @@ class SlotTrials:
         seconds = max(how.seconds, 20.0 / rate)
         flow = Flow({"operator": [Home(0, 0, 1.0)]}, {"": [Route("operator")], "operator": [Route(None)]})
         found = self._hub.run(flow, rate, seconds, warm_up_s=how.warm_up * seconds)
-        slope = latency_slope(found, how.warm_up * seconds)
-        stable = not found.aborted and slope <= how.slope and found.done_s.size >= 0.9 * found.expected
-        return Trial(threads, rate, stable, found.cpu_pct[0], 100.0 * found.memory_mib[0] / how.memory_mib, slope)
+        grows = latency_slope(found, how.warm_up * seconds)
+        stable = not found.aborted and grows <= how.slope and found.done_s.size >= 0.9 * found.expected
+        return Trial(threads, rate, stable, found.cpu_pct[0], 100.0 * found.memory_mib[0] / how.memory_mib, grows)
 
 
 def latency_slope(found: RunResult, warm_up_s: float) -> float:
     """How fast completion times grow after warm-up, in seconds a second."""
     counted = found.born_s >= warm_up_s
     born_s: F64 = found.born_s[counted]
-    took_s = found.done_s[counted] - born_s
-    if born_s.size < 3 or float(np.ptp(born_s)) == 0.0:
-        return 0.0
-    off = born_s - born_s.mean()
-    return float(off @ (took_s - took_s.mean())) / float(off @ off)
+    return slope(born_s, found.done_s[counted] - born_s) if born_s.size >= 3 else 0.0
 
 
 class TrialLog:

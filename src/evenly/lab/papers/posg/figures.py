@@ -52,9 +52,7 @@ def _figure(
         Curves("Completion time", x_label, "mean completion time, ms", bench.completion_curves(x, settings), log_x=log_x),
         Curves("Against round-robin", x_label, "S_L", bench.gain_curves(x, settings), log_x=log_x),
     ]
-    return PaperFigure(
-        name, title, panels, _points(bench, x, settings), [verdict.row() for verdict in verdicts], columns=1
-    )
+    return PaperFigure(name, title, panels, _points(bench, x, settings), [verdict.row() for verdict in verdicts], columns=1)
 
 
 def figure_4(bench: Bench) -> PaperFigure:
