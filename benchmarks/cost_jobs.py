@@ -21,13 +21,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 import evenly
 from cost_parts import Rows, cpu_s, say, session
+from evenly.costs.meter import CostMeter
 from evenly.costs.model import CostModel
-from evenly.costs.report import CostMeter
 from evenly.lab.papers.applications.catalogue import DOCUMENTS_FILE, _lengths, reach_application, tweet_application
 from evenly.lab.papers.posg.recorded import find
 from evenly.lab.trials.rows import Batch, Stamped, Trial
 from evenly.spark.costs.dealing import deal_in_turn
-from evenly.spark.costs.routing import route, with_id
+from evenly.spark.costs.routing import route
+from evenly.spark.costs.row_ids import with_id
 from evenly.worker.routing import Routing
 
 K, FILES = 8, 4

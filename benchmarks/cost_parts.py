@@ -14,8 +14,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 import evenly
+from evenly.costs.meter import CostMeter
 from evenly.costs.model import CostModel
-from evenly.costs.report import CostMeter
 from evenly.lab.papers.applications.calls import CountUp
 from evenly.lab.papers.applications.catalogue import Application, document_application, reach_application, tweet_application
 from evenly.lab.trials.rows import Batch, Trial, in_arrow

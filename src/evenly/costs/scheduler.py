@@ -12,9 +12,10 @@ import numpy as np
 from evenly.checks import checked_instances
 from evenly.costs.contradiction import Verdict, judge
 from evenly.costs.model import CostModel
-from evenly.costs.pieces import Speeds, pieces
+from evenly.costs.pieces import pieces
 from evenly.costs.placing import WAYS, Way, place
 from evenly.costs.report import InstanceReport
+from evenly.costs.speeds import Speeds
 from evenly.errors import DamagedData
 from evenly.kernels.types import F64
 from evenly.sealed import opened, sealed

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from evenly.costs.report import CostMeter
+from evenly.costs.meter import CostMeter
 from evenly.errors import InvalidResult
 from evenly.kernels.types import F64, I64
 from evenly.worker.calling import Caller, Calls, Chunk, Serial, Stretch

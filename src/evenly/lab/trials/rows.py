@@ -11,7 +11,6 @@ import time
 from collections import namedtuple
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,10 +18,10 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
 
 from evenly.costs.model import CostModel
 from evenly.kernels.types import F64, I64
+from evenly.spark.arrow_schema import arrow_schema
 from evenly.spark.costs.by_cost import by_cost
 from evenly.spark.costs.watch import CostWatch
 
@@ -114,11 +113,6 @@ class Batch:
         return float(max(self.costs_s.sum() / instances, self.costs_s.max()))
 
 
-def _parsed(spark: SparkSession, schema: str) -> StructType:
-    """Spark's own reading of a schema."""
-    return spark.createDataFrame([], schema).schema
-
-
 class Trial:
     """One function on batches of rows, grouped in several ways.
 
@@ -131,11 +125,6 @@ class Trial:
         self.schema = f"{schema}, {_STAMPS}"
         self.cost_key = cost_key
 
-    @cached_property
-    def _arrow_schema(self) -> pa.Schema:
-        columns = [F.lit(None).cast(field.dataType).alias(field.name) for field in _parsed(self.spark, self.schema)]
-        return self.spark.range(0).select(*columns).toArrow().schema
-
     def frame(self, table: pa.Table, *, partitions: int = 4) -> DataFrame:
         """Rows in memory, so that no run pays for reading them. Call `unpersist` when done."""
         df = self.spark.createDataFrame(table).repartition(partitions).persist()
@@ -144,7 +133,8 @@ class Trial:
 
     def mapped(self, df: DataFrame, slowness: Sequence[float] = ()) -> DataFrame:
         """The function on the partitions that there are."""
-        return df.mapInArrow(in_arrow(Stamped(self.function, slowness), self._arrow_schema), self.schema)
+        returned = arrow_schema(self.spark.createDataFrame([], self.schema))
+        return df.mapInArrow(in_arrow(Stamped(self.function, slowness), returned), self.schema)
 
     def round_robin(self, df: DataFrame, partitions: int, slowness: Sequence[float] = ()) -> Batch:
         """As Spark does it: the same number of rows to each partition."""

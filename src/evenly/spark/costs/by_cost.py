@@ -15,7 +15,7 @@ from evenly.costs.placing import Placement, place
 from evenly.errors import InvalidParameter, StreamingMismatch
 from evenly.spark.costs.candidates import candidate_keys, with_candidates
 from evenly.spark.costs.options import CostKey, checked_key, checked_options
-from evenly.spark.costs.routing import with_id
+from evenly.spark.costs.row_ids import with_id
 from evenly.spark.costs.saved_costs import load_costs
 from evenly.spark.costs.stage import Stage, results_of
 from evenly.spark.costs.watch import CostWatch

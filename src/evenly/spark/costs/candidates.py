@@ -13,12 +13,13 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BinaryType, MapType, NumericType, StringType, StructType
 
 from evenly.checks import checked_whole
+from evenly.costs.meter import CostMeter
 from evenly.costs.model import CostModel
 from evenly.costs.recommend import Predictor, recommend
-from evenly.costs.report import CostMeter, InstanceReport
+from evenly.costs.report import InstanceReport
 from evenly.errors import InvalidKeys, StreamingMismatch
 from evenly.spark.costs.options import checked_key, checked_options
-from evenly.spark.costs.routing import content_hash, key_column
+from evenly.spark.costs.row_ids import content_hash, key_column
 from evenly.spark.costs.stage import Stage, reports_of
 from evenly.spark.keyed.keys import key_names, quoted
 from evenly.worker.executing import CANDIDATE

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, StructField, StructType
@@ -18,6 +17,7 @@ from evenly.costs.placing import WAYS, Way
 from evenly.costs.report import InstanceReport
 from evenly.errors import InvalidParameter
 from evenly.kernels.types import F64
+from evenly.spark.arrow_schema import arrow_schema
 from evenly.spark.costs.dealing import deal_in_turn
 from evenly.spark.costs.options import Options, checked_schema, one_attempt
 from evenly.spark.costs.routing import route
@@ -31,7 +31,6 @@ from evenly.worker.routing import Routing
 
 UNWATCHED_TIMES_EVERY = 64
 _MOST_IN_ALL, _LEAST_MEASURED = 32_768, 64
-_in_arrow: dict[tuple[str, str | None], pa.Schema] = {}
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +51,8 @@ class Stage:
         nullable = StructType([StructField(field.name, field.dataType, nullable=True) for field in parsed.fields])
         strict = frozenset(field.name for field in parsed.fields if not field.nullable)
         calls = Calls(function, threads=options.threads, retries=options.retries, limit_s=options.time_limit_s)
-        shape = Shape(_arrow_schema(df, nullable), strict)
+        nothing = (F.lit(None).cast(field.dataType).alias(field.name) for field in nullable.fields)
+        shape = Shape(arrow_schema(df.sparkSession.range(0).select(*nothing)), strict)
         once = options.skip and one_attempt(df)
         work = Work(calls, shape, len(df.columns), batch_rows=options.batch_rows, skip=options.skip, one_attempt=once)
         return cls(work, options, nullable.add(ERROR, LETTER_TYPE) if options.skip else nullable)
@@ -122,13 +122,3 @@ def reports_of(ran: DataFrame) -> list[InstanceReport]:
 def results_of(ran: DataFrame) -> DataFrame:
     """The results alone."""
     return ran.where(F.col(REPORT).isNull()).drop(REPORT)
-
-
-def _arrow_schema(df: DataFrame, schema: StructType) -> pa.Schema:
-    """What Spark makes of a schema in Arrow, by its public way: a query without tasks, once for each schema and time zone."""
-    spark = df.sparkSession
-    asked = (schema.json(), spark.conf.get("spark.sql.session.timeZone"))
-    if asked not in _in_arrow:
-        nothing = (F.lit(None).cast(field.dataType).alias(field.name) for field in schema.fields)
-        _in_arrow[asked] = spark.range(0).select(*nothing).toArrow().schema
-    return _in_arrow[asked]

@@ -16,7 +16,7 @@ from evenly.costs.scheduler import CostScheduler
 from evenly.errors import InvalidParameter, StreamingMismatch
 from evenly.spark.costs.by_cost import Costs, chosen_key, loaded
 from evenly.spark.costs.options import CostKey, checked_options
-from evenly.spark.costs.routing import with_id
+from evenly.spark.costs.row_ids import with_id
 from evenly.spark.costs.skipped import failed_rows, good_rows
 from evenly.spark.costs.stage import Stage, reports_of, results_of
 from evenly.spark.costs.store import CostStore

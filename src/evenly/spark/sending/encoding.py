@@ -6,11 +6,12 @@ import re
 from collections import Counter
 
 from pyspark.errors import AnalysisException
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, CharType, DataType, StringType, VarcharType
 
 from evenly.errors import InvalidParameter, UnknownColumn
+from evenly.spark.keyed.keys import quoted
 
 BODY = "body"
 _WITHOUT_JSON = re.compile(r"\b(?:geography|geometry)\b")
@@ -32,7 +33,7 @@ def bodies(df: DataFrame, column: str | None) -> DataFrame:
     """
     name = _plain_column(df, column)
     if name is not None:
-        body = F.coalesce(_quoted(name).cast("binary"), F.lit(b""))
+        body = F.coalesce(F.col(quoted(name)).cast("binary"), F.lit(b""))
         return df.select(body.alias(BODY))
     if not df.columns:
         raise InvalidParameter("the rows have no column: select what is to be sent")
@@ -67,7 +68,7 @@ def _plain_column(df: DataFrame, column: str | None) -> str | None:
 
 
 def _as_json(df: DataFrame, names: list[str]) -> DataFrame:
-    return df.select(F.to_json(F.struct(*(_quoted(name) for name in names)), _JSON).cast("binary").alias(BODY))
+    return df.select(F.to_json(F.struct(*(F.col(quoted(name)) for name in names)), _JSON).cast("binary").alias(BODY))
 
 
 def _has_json(df: DataFrame, name: str) -> bool:
@@ -76,7 +77,3 @@ def _has_json(df: DataFrame, name: str) -> bool:
     except AnalysisException:
         return False
     return True
-
-
-def _quoted(name: str) -> Column:
-    return F.col("`" + name.replace("`", "``") + "`")
