@@ -65,7 +65,7 @@ class KeptBatches:
         self._folder.write(f"{batch}{_SUFFIX}", sealed(told, kind=_KIND, version=_VERSION))
         for older in kept if self._in_turn else ():
             self._folder.remove(f"{older}{_SUFFIX}")
-            self._folder.remove_folder(str(older))
+            self._folder.remove(str(older))
 
     def _check(self, sender: str, batch: int) -> None:
         source = f"{self._folder.path}/{batch}{_SUFFIX}"
