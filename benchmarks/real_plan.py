@@ -18,9 +18,9 @@ from pathlib import Path
 from rich.console import Console
 
 from evenly.dataflow.files import shipped_dataflow
-from evenly.planning import Assumptions, Catalogue, Size, highest_rate, plan, read_models, shipped_models
+from evenly.planning import Assumptions, Catalogue, MachineSize, highest_rate, plan, read_models, shipped_models
 from evenly.planning.models import Models
-from evenly.planning.profiling.search import SearchOptions, model_of, profile
+from evenly.planning.profiling.search import SearchOptions, model_of, profile_threads
 from evenly.planning.profiling.trials import SlotTrials, TrialOptions
 from evenly.planning.run import run_plan
 from evenly.planning.slots.operators import OperatorSpec
@@ -36,7 +36,7 @@ def measured(seconds: float) -> Models:
     for one in shipped_dataflow("examples").operators:
         if one.function:
             with SlotTrials(OperatorSpec(one.function), TrialOptions(seconds=seconds, slope=0.05)) as trials:
-                model = model_of(one.model, list(profile(trials.run, how)))
+                model = model_of(one.model, list(profile_threads(trials.run, how)))
             best = model.best
             people.print(f"{one.model}: {best.rate:,.4g} tuples/s with {best.threads} threads at {best.cpu_pct:.0f} % cpu")
             models = models.with_others([model])
@@ -53,7 +53,7 @@ def main() -> None:
     options = parser.parse_args()
     models = shipped_models().with_others(read_models(options.models).values()) if options.models else measured(options.seconds)
     flow = shipped_dataflow("examples")
-    here = Catalogue((Size("here", os.cpu_count() or 1),)).take([("here", 1)])
+    here = Catalogue((MachineSize("here", os.cpu_count() or 1),)).take([("here", 1)])
     assumed = Assumptions("slot-aware")
     most = highest_rate(flow, models, here, assumptions=assumed)
     made = plan(flow, models, options.part * most.rate, machines=here, assumptions=assumed)

@@ -8,7 +8,7 @@ import pytest
 from matplotlib import image
 
 from evenly.files import write_whole
-from evenly.report.comparison import Comparison, Placement
+from evenly.report.comparison import Comparison, PlacedRun
 from evenly.report.comparison_page import comparison_page
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -27,8 +27,8 @@ def chromium(tmp_path, page, *options):
 
 @pytest.fixture
 def page(tmp_path):
-    by_hash = Placement("hash", np.array([100, 100, 100, 300]), np.array([1.0, 1.1, 0.9, 3.0]), 3.1, 4.0)
-    by_evenly = Placement("evenly", np.array([150, 150, 151, 149]), np.array([1.5, 1.5, 1.6, 1.5]), 1.7, 2.4)
+    by_hash = PlacedRun("hash", np.array([100, 100, 100, 300]), np.array([1.0, 1.1, 0.9, 3.0]), 3.1, 4.0)
+    by_evenly = PlacedRun("evenly", np.array([150, 150, 151, 149]), np.array([1.5, 1.5, 1.6, 1.5]), 1.7, 2.4)
     compared = Comparison(by_hash, by_evenly, learning_s=0.3, least_imbalance_pct=0.0, same_results=True)
     path = tmp_path / "page.html"
     write_whole(path, comparison_page(compared, rows=600, wait_us=5.0))

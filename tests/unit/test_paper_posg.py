@@ -20,7 +20,7 @@ from evenly.lab.papers.posg import shift as posg_shift
 from evenly.lab.papers.posg import tables as posg_tables
 from evenly.lab.papers.posg import tweets as posg_tweets
 from evenly.lab.papers.posg.bench import EVENLY, LATE, SERIES, Bench
-from evenly.lab.papers.posg.settings import SHIFT, Shifting, Synthetic, columns_of
+from evenly.lab.papers.posg.settings import SHIFT, Shifting, Synthetic, matrix_columns
 from evenly.report.paper_page import paper_page
 
 RUNS = 4
@@ -105,7 +105,7 @@ def test_settings_are_those_of_the_paper():
     assert set(np.unique(stage.work.costs_ms)) <= set(range(1, 65))
     assert stage.work.costs_ms.mean() / 5 == pytest.approx(np.diff(stage.work.arrivals_ms).mean())
     assert np.array_equal(stage.keys, Synthetic(provisioned_pct=102.0).stage(3).keys), "the same streams at every load"
-    assert (columns_of(0.05), columns_of(1.0), columns_of(0.001)) == (54, 1, 2_718)
+    assert (matrix_columns(0.05), matrix_columns(1.0), matrix_columns(0.001)) == (54, 1, 2_718)
     assert Synthetic(schedulers=3).stage(1).schedulers == 3
     assert Shifting().stage(1).work.period_starts.tolist() == [0, SHIFT]
 

@@ -16,7 +16,7 @@ from rich.markup import escape
 from evenly.cli.options import Json, check_file, instance_numbers
 from evenly.cli.output import bytes_progress, people, print_json, print_table, steps_progress
 from evenly.diagnosis.application import Application, read_application
-from evenly.diagnosis.causes import Cause, Repeated, Thresholds, diagnose_stage, together
+from evenly.diagnosis.causes import Cause, Repeated, Thresholds, diagnose_stage, repeated_findings
 from evenly.diagnosis.event_log import open_event_log
 from evenly.diagnosis.keys import COMBINED, KeysDiagnosis
 from evenly.diagnosis.source import check_columns
@@ -100,7 +100,7 @@ def log(
         bar = progress.add_task("reading", total=opened.size_bytes)
         application = read_application(opened, lambda read: progress.advance(bar, read))
     findings = [diagnose_stage(stage, Thresholds(least_saved_s=least_seconds)) for stage in application.stages]
-    repeated = together(findings)
+    repeated = repeated_findings(findings)
     table = [_LOG_HEADINGS, *(_log_line(one) for one in repeated[:stages])]
     if page is not None:
         write_whole(page, log_page(event_log, application, repeated, table))
@@ -154,9 +154,9 @@ def _spark(total: int) -> Iterator[tuple[Any, Callable[[str], None]]]:
 
 def _diagnose_keys(source: str, names: list[str], counts: list[int], heaviest: int) -> KeysDiagnosis:
     with _spark(2 + 2 * len(counts)) as (spark, step):
-        from evenly.spark.diagnosis import diagnose_keys, rows_of  # noqa: PLC0415
+        from evenly.spark.diagnosis import diagnose_keys, read_source  # noqa: PLC0415
 
-        return diagnose_keys(rows_of(spark, source), key=names, instances=counts, heaviest=heaviest, progress=step)
+        return diagnose_keys(read_source(spark, source), key=names, instances=counts, heaviest=heaviest, progress=step)
 
 
 def _diagnose_checkpoint(path: str) -> CheckpointDiagnosis:

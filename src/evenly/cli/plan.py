@@ -16,11 +16,11 @@ from evenly.dataflow.files import find_dataflow, shipped_names
 from evenly.dataflow.graph import Dataflow
 from evenly.errors import InvalidParameter
 from evenly.files import write_whole
-from evenly.planning.machines import AZURE_D, Catalogue, Cluster, Size, parse_machines, read_catalogue
+from evenly.planning.machines import AZURE_D, Catalogue, Cluster, MachineSize, parse_machines, read_catalogue
 from evenly.planning.model_files import read_models, shipped_models
 from evenly.planning.models import LOOKUPS, Models
-from evenly.planning.plan import ALLOCATIONS, MAPPINGS, Plan, compare, highest_rate, plan, planned
-from evenly.planning.prediction import CONTENTIONS, ROUTINGS, Assumptions
+from evenly.planning.plan import ALLOCATIONS, MAPPINGS, Plan, compare_pairs, highest_rate, plan, planned
+from evenly.planning.prediction import CONTENTIONS, THREAD_ROUTINGS, Assumptions
 from evenly.planning.rehearsal import Rehearsal, rehearse
 from evenly.planning.replan import Replan, replan
 from evenly.planning.run import RealRun, run_plan
@@ -43,7 +43,7 @@ def plan_command(
     ] = None,
     allocation: Annotated[str, typer.Option(help=f"How many threads: {', '.join(ALLOCATIONS)}.")] = "mba",
     mapping: Annotated[str, typer.Option(help=f"Which thread on which slot: {', '.join(MAPPINGS)}.")] = "sam",
-    routing: Annotated[str, typer.Option(help=f"How tuples reach threads: {', '.join(ROUTINGS)}.")] = "slot-aware",
+    routing: Annotated[str, typer.Option(help=f"How tuples reach threads: {', '.join(THREAD_ROUTINGS)}.")] = "slot-aware",
     lookup: Annotated[str, typer.Option(help=f"Between measured points: {', '.join(LOOKUPS)}.")] = "interpolated",
     contention: Annotated[str, typer.Option(help=f"Who shares cores: {', '.join(CONTENTIONS)}.")] = "machine",
     machines: Annotated[
@@ -82,7 +82,7 @@ def plan_command(
         running = plan(flow, known, from_rate, allocation=allocation, mapping=mapping, machines=hosts)
         moved = replan(running.placement, known, best.rate, catalogue=hosts)
         best = planned(moved.placement, known, assumed)
-    plans = compare(flow, known, best.rate, machines=hosts, assumptions=assumed) if compare_all else [best]
+    plans = compare_pairs(flow, known, best.rate, machines=hosts, assumptions=assumed) if compare_all else [best]
     settings = {**spark_settings(best, trigger_s=trigger), **source_options(best, trigger_s=trigger)}
     if page is not None:
         write_whole(page, plan_page(best, plans, settings))
@@ -160,7 +160,7 @@ def _print_more(moved: Replan | None, run: Rehearsal | None, real: RealRun | Non
 
 def _hosts(catalogue: Catalogue, have: list[str], *, here: bool) -> Catalogue | Cluster:
     if here:
-        size = Size("here", os.cpu_count() or 1)
+        size = MachineSize("here", os.cpu_count() or 1)
         return Catalogue((size,)).take([("here", 1)])
     return catalogue.take(parse_machines(have)) if have else catalogue
 
@@ -258,7 +258,7 @@ def _print_comparison(plans: list[Plan], models: Models) -> None:
     for one in plans:
         by = {
             routing: planned(one.placement, models, replace(one.prediction.assumptions, routing=routing))
-            for routing in ROUTINGS
+            for routing in THREAD_ROUTINGS
         }
         lines.append(
             (

@@ -14,8 +14,8 @@ from evenly.errors import InvalidParameter
 from evenly.files import write_whole
 from evenly.planning.model_files import models_yaml, read_models
 from evenly.planning.models import PerformanceModel, merge_runs
-from evenly.planning.profiling.search import SearchOptions, Trial, model_of
-from evenly.planning.profiling.search import profile as search
+from evenly.planning.profiling.search import SearchOptions, SlotTrial, model_of
+from evenly.planning.profiling.search import profile_threads as search
 from evenly.planning.profiling.trials import SlotTrials, TrialLog, TrialOptions
 from evenly.planning.slots.operators import OperatorSpec
 from evenly.report.figures import Curve, Curves, draw_svg
@@ -91,11 +91,11 @@ def _measure(
     spec: OperatorSpec, label: str, about: str, how: SearchOptions, trial: TrialOptions, out: Path, turn: int
 ) -> PerformanceModel:
     log = TrialLog(_log_path(out, label, turn), f"{spec.target} {how} {trial}")
-    peaks: list[Trial] = []
+    peaks: list[SlotTrial] = []
     with runs_progress() as progress, SlotTrials(spec, trial) as trials:
         bar = progress.add_task(label, total=None)
 
-        def shown(threads: int, rate: float) -> Trial:
+        def shown(threads: int, rate: float) -> SlotTrial:
             progress.update(bar, description=f"{threads} threads, {rate:,.4g}/s")
             found = trials.run(threads, rate)
             progress.advance(bar)

@@ -17,7 +17,7 @@ from evenly.errors import InvalidParameter
 from evenly.kernels.types import F64, I32, I64
 from evenly.measures.water_level import water_level
 
-Rule = Literal["longest-first", "arrival", "even"]
+DealingRule = Literal["longest-first", "arrival", "even"]
 
 
 def levels(estimates: F64, step: float = 0.02) -> tuple[I32, F64]:
@@ -126,12 +126,12 @@ class BatchDealer:
         *,
         shares: ArrayLike | None = None,
         start: int = 0,
-        rule: Rule = "longest-first",
+        rule: DealingRule = "longest-first",
         step: float = 0.02,
         loads: ArrayLike | None = None,
     ) -> None:
-        if rule not in get_args(Rule):
-            raise InvalidParameter(f"rule must be one of {', '.join(get_args(Rule))}, got {rule!r}")
+        if rule not in get_args(DealingRule):
+            raise InvalidParameter(f"rule must be one of {', '.join(get_args(DealingRule))}, got {rule!r}")
         self.instances, self.rule, self.start = checked_instances(instances), rule, start % instances
         self.table = costs.table if isinstance(costs, CostModel) else costs or CostTable.constant()
         self._speeds = _checked_speeds(None if shares is None else np.asarray(shares, np.float64), instances)

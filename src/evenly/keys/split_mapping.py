@@ -26,7 +26,7 @@ FORMAT_VERSION = 1
 WHOLE = 1 << 31
 """What `SplitMapping.draws` takes for certainty: cuts are out of 2^31."""
 
-Way = Literal["dkg+pkg", "w-choices"]
+SplitWay = Literal["dkg+pkg", "w-choices"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +46,7 @@ class SplitMapping:
     starts: I64 = field(default_factory=lambda: np.zeros(1, np.int64))
     parts: I32 = field(default_factory=lambda: np.zeros(0, np.int32))
     part_loads: F64 = field(default_factory=lambda: np.zeros(0))
-    way: Way = "dkg+pkg"
+    way: SplitWay = "dkg+pkg"
 
     def __post_init__(self) -> None:
         if self.starts.size != self.split.size + 1 or not self.parts.size == self.part_loads.size == self.starts[-1]:

@@ -53,7 +53,7 @@ def number(
     return Verdict(series, x, published, measured, REPRODUCED if holds else NOT_REPRODUCED, _joined(said, why))
 
 
-def reached(
+def at_least(
     series: str, x: float | str | None, *, published: float, measured: float, within_pct: float, why: str = ""
 ) -> Verdict:
     """Reproduced if the measured value is the published one or more, or less by no more than `within_pct` %.

@@ -13,7 +13,7 @@ from typing import Self
 from evenly.errors import DamagedData, InvalidParameter
 from evenly.kernels.types import F64
 from evenly.measures.slope import slope
-from evenly.planning.profiling.search import Trial
+from evenly.planning.profiling.search import SlotTrial
 from evenly.planning.slots.hub import Flow, Home, Hub, Route, RunResult, free_cores
 from evenly.planning.slots.operators import OperatorSpec
 from evenly.planning.slots.process import SlotBundle
@@ -60,7 +60,7 @@ class SlotTrials:
         self._hub.__exit__(kind, error, trace)
         self._service.__exit__(kind, error, trace)
 
-    def run(self, threads: int, rate: float) -> Trial:
+    def run(self, threads: int, rate: float) -> SlotTrial:
         """One trial."""
         if self._ready is None:
             raise InvalidParameter("trials run in a with block: with SlotTrials(...) as trials")
@@ -73,7 +73,7 @@ class SlotTrials:
         found = self._hub.run(flow, rate, seconds, warm_up_s=how.warm_up * seconds)
         grows = latency_slope(found, how.warm_up * seconds)
         stable = not found.aborted and grows <= how.slope and found.done_s.size >= 0.9 * found.expected
-        return Trial(threads, rate, stable, found.cpu_pct[0], 100.0 * found.memory_mib[0] / how.memory_mib, grows)
+        return SlotTrial(threads, rate, stable, found.cpu_pct[0], 100.0 * found.memory_mib[0] / how.memory_mib, grows)
 
 
 def latency_slope(found: RunResult, warm_up_s: float) -> float:
@@ -92,7 +92,7 @@ class TrialLog:
     def __init__(self, path: str | os.PathLike[str], key: str) -> None:
         self.path = Path(path)
         self.key = key
-        self._known: dict[tuple[int, float], Trial] = {}
+        self._known: dict[tuple[int, float], SlotTrial] = {}
         if self.path.exists():
             self._read()
 
@@ -100,7 +100,7 @@ class TrialLog:
         try:
             lines = [json.loads(line) for line in self.path.read_text(encoding="utf-8").splitlines() if line]
             if lines and lines[0].get("key") == self.key:
-                self._known = {(one["threads"], one["rate"]): Trial(**one) for one in lines[1:]}
+                self._known = {(one["threads"], one["rate"]): SlotTrial(**one) for one in lines[1:]}
         except (ValueError, TypeError, KeyError, AttributeError, OSError) as error:
             raise DamagedData(f"{self.path} is not a log of trials: remove it to begin anew ({error})") from error
         if not self._known:
@@ -111,10 +111,10 @@ class TrialLog:
         """Trials in the file."""
         return len(self._known)
 
-    def wrap(self, run: Callable[[int, float], Trial]) -> Callable[[int, float], Trial]:
+    def wrap(self, run: Callable[[int, float], SlotTrial]) -> Callable[[int, float], SlotTrial]:
         """The trials of the file where there are, else new ones, which are added to it."""
 
-        def remembered(threads: int, rate: float) -> Trial:
+        def remembered(threads: int, rate: float) -> SlotTrial:
             if (threads, rate) not in self._known:
                 trial = run(threads, rate)
                 fresh = not self.path.exists()

@@ -20,7 +20,7 @@ from evenly.costs.report import InstanceReport
 from evenly.errors import InvalidKeys, StreamingMismatch
 from evenly.spark.costs.options import checked_key, checked_options
 from evenly.spark.costs.row_ids import content_hash, key_column
-from evenly.spark.costs.stage import Stage, reports_of
+from evenly.spark.costs.stage import CallStage, reports_of
 from evenly.spark.keyed.keys import key_names, quoted
 from evenly.worker.executing import CANDIDATE
 
@@ -58,7 +58,7 @@ def recommend_cost_key(
         time_limit_s=None,
         routers=None,
     )
-    stage = Stage.of(df, function, schema, options)
+    stage = CallStage.of(df, function, schema, options)
     # Rows with the least hashes: any rows, but the same ones each time.
     some = df.withColumn("__evenly_hash", content_hash(df)).orderBy("__evenly_hash").limit(rows).drop("__evenly_hash")
     reports = reports_of(stage.evenly(with_candidates(some, tried), candidates=len(tried)))

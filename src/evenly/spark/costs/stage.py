@@ -11,9 +11,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-from evenly.costs.dealing import Rule
+from evenly.costs.dealing import DealingRule
 from evenly.costs.model import CostModel
-from evenly.costs.placing import WAYS, Way
+from evenly.costs.placing import DEALING_WAYS, DealingWay
 from evenly.costs.report import InstanceReport
 from evenly.errors import InvalidParameter
 from evenly.kernels.types import F64
@@ -34,7 +34,7 @@ _MOST_IN_ALL, _LEAST_MEASURED = 32_768, 64
 
 
 @dataclass(frozen=True, eq=False)
-class Stage:
+class CallStage:
     """A user's function and how it is run. Its results come with a hidden column for reports."""
 
     work: Work
@@ -42,7 +42,7 @@ class Stage:
     schema: StructType
 
     @classmethod
-    def of(cls, df: DataFrame, function: Callable[[Any], Any], schema: StructType | str, options: Options) -> Stage:
+    def of(cls, df: DataFrame, function: Callable[[Any], Any], schema: StructType | str, options: Options) -> CallStage:
         """For rows with the columns of `df`."""
         for name in df.columns:
             if name.lower().startswith("__evenly_"):
@@ -75,7 +75,7 @@ class Stage:
         *,
         shares: F64 | None = None,
         report: bool = True,
-        way: Way = "routers",
+        way: DealingWay = "routers",
     ) -> DataFrame:
         """About the same work to each instance, by the estimates of `model`; or, by routers, in the proportion of `shares`."""
         options = self.options
@@ -83,16 +83,16 @@ class Stage:
         if way == "in turn":
             return self._run(self._ordered(deal_in_turn(rows, model.table, options.instances)), work)
         equal = np.full(options.instances, 1.0 / options.instances)
-        rule: Rule = "arrival" if options.objective == "arrival" else "longest-first"
+        rule: DealingRule = "arrival" if options.objective == "arrival" else "longest-first"
         routing = Routing(model.table, equal if shares is None else shares, rule)
         routers = 1 if way == "one router" else options.routers
         return self._run(self._ordered(route(rows, routing, routers=routers)), work)
 
-    def ways(self, df: DataFrame) -> tuple[Way, ...]:
+    def ways(self, df: DataFrame) -> tuple[DealingWay, ...]:
         """The ways to deal out `df` by cost that there are."""
         if self.options.routers is not None:
             return ("routers",)
-        return WAYS if hasattr(type(df), "repartitionById") else WAYS[1:]  # Spark 4.1 and later
+        return DEALING_WAYS if hasattr(type(df), "repartitionById") else DEALING_WAYS[1:]  # Spark 4.1 and later
 
     def _ordered(self, placed: DataFrame) -> DataFrame:
         """Rows in the order in which an instance should run them."""

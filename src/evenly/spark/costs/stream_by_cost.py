@@ -18,7 +18,7 @@ from evenly.spark.costs.by_cost import Costs, chosen_key, loaded
 from evenly.spark.costs.options import CostKey, checked_options
 from evenly.spark.costs.row_ids import with_id
 from evenly.spark.costs.skipped import failed_rows, good_rows
-from evenly.spark.costs.stage import Stage, reports_of, results_of
+from evenly.spark.costs.stage import CallStage, reports_of, results_of
 from evenly.spark.costs.store import CostStore
 from evenly.spark.costs.watch import CostWatch
 from evenly.spark.jvm.sizes import size_of
@@ -99,7 +99,7 @@ def stream_by_cost(
     if not expressions:
         raise InvalidParameter("cost_key is not given: name the column that the cost depends on; recommend_cost_key finds it")
     with_id(rows, expressions)  # a key that is not there is an error now, not in the first batch
-    stage = Stage.of(rows, function, schema, options)
+    stage = CallStage.of(rows, function, schema, options)
     store = CostStore(spark, str(checkpoint))
     batches = Batches(stage, store, model or CostModel(expressions), sink, dead_letters, watch)
     writer = rows.writeStream.foreachBatch(batches.run).option("checkpointLocation", str(checkpoint))
@@ -115,7 +115,7 @@ class Batches:
 
     def __init__(
         self,
-        stage: Stage,
+        stage: CallStage,
         store: CostStore,
         model: CostModel,
         sink: Sink,

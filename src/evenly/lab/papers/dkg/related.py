@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 
 from evenly.kernels.types import F64, I64
 from evenly.lab.papers.dkg.bench import Bench, Sample
+from evenly.lab.papers.recorded_data import DATA_FOLDER, DATA_VARIABLE, find_recorded
 from evenly.lab.papers.verdicts import Verdict, number, sentence
 from evenly.lab.simulation.keys import Runs, Setting, Summary, simulate_recorded
 from evenly.report.figures import Curve, Curves, PaperFigure
@@ -26,8 +25,6 @@ SPLIT = ("dkg", "pkg", "dkg+pkg", "pkg-distinct", "w-choices")
 """The series of figure 14, and two more that the paper does not show."""
 SPLITTING = Sample(2.0, tuple(Setting(grouping, k) for grouping in SPLIT for k in INSTANCES))
 
-DATA_VARIABLE = "EVENLY_DATA"
-DATA_FOLDER = Path("../shared/data")
 TRACE = "wyscout_events.parquet"
 GRIDS = ((8, 13), (16, 25), (32, 50), (64, 100))
 """Rows and columns of the four grids of the DEBS 2013 challenge's third query."""
@@ -125,17 +122,10 @@ def _listed(values: F64) -> str:
     return ", ".join(f"{values[INSTANCES.index(k)]:.1f}" for k in (2, 6, 10))
 
 
-def find_trace() -> Path | None:
-    """The recorded trace, in the folder that EVENLY_DATA names or in ../shared/data."""
-    named = os.environ.get(DATA_VARIABLE)
-    folders = ([Path(named)] if named else []) + [DATA_FOLDER]
-    return next((folder / TRACE for folder in folders if (folder / TRACE).is_file()), None)
-
-
 def figure_10(bench: Bench) -> PaperFigure:
     """Cells of the pitch as keys, at four granularities: the first half learns, the second is evaluated."""
     title = "Imbalance λ on a trace of positions in football matches"
-    trace = find_trace()
+    trace = find_recorded(TRACE)
     if trace is None:
         return PaperFigure(
             "10", title, skipped=f"no {TRACE} in ${DATA_VARIABLE} or {DATA_FOLDER}: set the variable to its folder"

@@ -13,10 +13,10 @@ from evenly.planning.model_files import shipped_models
 from evenly.planning.models import Models
 from evenly.planning.plan import PAIRS, Plan, highest_rate, plan, planned
 from evenly.planning.prediction import Assumptions
-from evenly.planning.rehearsal import Options, observed_rate
+from evenly.planning.rehearsal import RehearsalOptions, observed_rate
 
 MICRO = ("linear", "diamond", "star")
-APPLICATIONS = ("traffic", "finance", "grid")
+APPLICATION_DATAFLOWS = ("traffic", "finance", "grid")
 MICRO_RATES = (50, 100, 200)
 APPLICATION_RATES = (50, 100)
 FIXED = AZURE_D.take([("D3", 5)])
@@ -25,7 +25,7 @@ STEP = 10.0
 
 Pair = tuple[str, str]
 CASES = tuple((name, rate) for name in MICRO for rate in MICRO_RATES) + tuple(
-    (name, rate) for name in APPLICATIONS for rate in APPLICATION_RATES
+    (name, rate) for name in APPLICATION_DATAFLOWS for rate in APPLICATION_RATES
 )
 FIXED_PLANS, REHEARSED_PLANS = "fixed", "rehearsed"
 REHEARSALS = {FIXED_PLANS: len(MICRO) * len(PAIRS), REHEARSED_PLANS: len(CASES) * len(PAIRS) * 2}
@@ -54,9 +54,9 @@ class Bench:
         return REHEARSALS[plans]
 
     @property
-    def options(self) -> Options:
+    def options(self) -> RehearsalOptions:
         """How plans are rehearsed."""
-        return Options(seconds=self.seconds, seed=self.seed)
+        return RehearsalOptions(seconds=self.seconds, seed=self.seed)
 
     def plan(self, dataflow: str, pair: Pair, rate: float) -> Plan:
         """A plan on as many machines as it needs."""

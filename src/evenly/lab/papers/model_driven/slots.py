@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from evenly.dataflow.files import shipped_dataflow
-from evenly.lab.papers.model_driven.bench import APPLICATION_RATES, APPLICATIONS, MICRO, MICRO_RATES, Bench
+from evenly.lab.papers.model_driven.bench import APPLICATION_DATAFLOWS, APPLICATION_RATES, MICRO, MICRO_RATES, Bench
 from evenly.lab.papers.verdicts import Verdict, number, sentence
 from evenly.planning.mapping.base import Placed
 from evenly.planning.plan import Plan
@@ -111,7 +111,7 @@ def figure_micro(bench: Bench) -> PaperFigure:
 def figure_applications(bench: Bench) -> PaperFigure:
     """Slots of LSA with RSM and MBA with SAM for the application dataflows."""
     lsa, mba = (
-        {(name, rate): bench.plan(name, pair, rate).placement for name in APPLICATIONS for rate in APPLICATION_RATES}
+        {(name, rate): bench.plan(name, pair, rate).placement for name in APPLICATION_DATAFLOWS for rate in APPLICATION_RATES}
         for pair in (LSA_RSM, MBA_SAM)
     )
     fewer = {case: lsa[case].slots - mba[case].slots for case in lsa}
@@ -140,7 +140,9 @@ def figure_applications(bench: Bench) -> PaperFigure:
             published="MBA+SAM takes fewer slots for all, the least saving for finance",
             measured=", ".join(f"{name} {rate}: {lsa[name, rate].slots} and {mba[name, rate].slots}" for name, rate in lsa),
             holds=all(saved > 0 for saved in fewer.values())
-            and all(fewer["finance", rate] == min(fewer[name, rate] for name in APPLICATIONS) for rate in APPLICATION_RATES),
+            and all(
+                fewer["finance", rate] == min(fewer[name, rate] for name in APPLICATION_DATAFLOWS) for rate in APPLICATION_RATES
+            ),
             why=SYNTHETIC,
         ),
         sentence(
@@ -166,7 +168,7 @@ def figure_applications(bench: Bench) -> PaperFigure:
         ),
     ]
     title = "Slots for the application dataflows"
-    return _slots_figure(bench, "slots-applications", title, APPLICATIONS, APPLICATION_RATES, verdicts)
+    return _slots_figure(bench, "slots-applications", title, APPLICATION_DATAFLOWS, APPLICATION_RATES, verdicts)
 
 
 def _slots_figure(

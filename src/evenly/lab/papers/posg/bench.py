@@ -32,7 +32,7 @@ Result = TypeVar("Result")
 SERIES = (ROUND_ROBIN, *READINGS, EVENLY, LATE, FullKnowledge.name, LeastWork.name)
 
 
-class Setting(Protocol):
+class StreamSetting(Protocol):
     """A stream with its instances, at one point of a figure. Settings are compared by value."""
 
     @property
@@ -81,7 +81,7 @@ class Measured:
         return float(values.std(ddof=1) / np.sqrt(values.size)) if values.size > 1 else 0.0
 
 
-def made(series: str, setting: Setting, seed: int, late: int = 0) -> ShuffleGrouping:
+def made(series: str, setting: StreamSetting, seed: int, late: int = 0) -> ShuffleGrouping:
     """The grouping of a series; `late` is the number of tuples that reading C sent round-robin."""
     k = setting.instances
     if series in READINGS:
@@ -103,13 +103,13 @@ class Bench:
     seed: int = 0
     workers: int | None = None
     progress: Callable[[int], None] | None = None
-    _done: dict[tuple[Setting, Sequence[str]], Measured] = field(default_factory=dict)
+    _done: dict[tuple[StreamSetting, Sequence[str]], Measured] = field(default_factory=dict)
 
-    def count(self, setting: Setting) -> int:
+    def count(self, setting: StreamSetting) -> int:
         """How many runs a setting gets."""
         return min(self.runs, setting.most_runs)
 
-    def measure(self, setting: Setting, series: tuple[str, ...] = SERIES) -> Measured:
+    def measure(self, setting: StreamSetting, series: tuple[str, ...] = SERIES) -> Measured:
         """The runs of a setting, made now or before."""
         if (setting, series) not in self._done:
             found = np.array(self.each(setting, lambda stage, seed: _measure(stage, setting, series, seed)))
@@ -117,7 +117,7 @@ class Bench:
             self._done[setting, series] = Measured(*columns)
         return self._done[setting, series]
 
-    def each(self, setting: Setting, of: Callable[[Stage, int], Result]) -> list[Result]:
+    def each(self, setting: StreamSetting, of: Callable[[Stage, int], Result]) -> list[Result]:
         """What `of` gives for every stream and its seed, in the order of runs, whatever the number of workers."""
 
         def one(number: int) -> Result:
@@ -136,7 +136,7 @@ class Bench:
                 raise
         return results
 
-    def points(self, x: float | str, setting: Setting, series: tuple[str, ...] = SERIES) -> list[dict[str, object]]:
+    def points(self, x: float | str, setting: StreamSetting, series: tuple[str, ...] = SERIES) -> list[dict[str, object]]:
         """Every series at one setting, as flat objects."""
         found = self.measure(setting, series)
         return [
@@ -161,7 +161,9 @@ class Bench:
             for name in series
         ]
 
-    def completion_curves(self, x: Sequence[float], settings: Sequence[Setting], series: Sequence[str] = SERIES) -> list[Curve]:
+    def completion_curves(
+        self, x: Sequence[float], settings: Sequence[StreamSetting], series: Sequence[str] = SERIES
+    ) -> list[Curve]:
         """Mean completion time over the settings, and the worst run's of the series that the paper shows, and of ours."""
         found = [self.measure(setting) for setting in settings]
         return [
@@ -170,7 +172,9 @@ class Bench:
             for of in (("mean", "max") if name in {ROUND_ROBIN, NEAREST, EVENLY} else ("mean",))
         ]
 
-    def gain_curves(self, x: Sequence[float], settings: Sequence[Setting], series: Sequence[str] = SERIES[1:]) -> list[Curve]:
+    def gain_curves(
+        self, x: Sequence[float], settings: Sequence[StreamSetting], series: Sequence[str] = SERIES[1:]
+    ) -> list[Curve]:
         """Mean S_L over the settings, and the least run's of the paper's and of ours."""
         found = [self.measure(setting) for setting in settings]
         return [
@@ -180,7 +184,7 @@ class Bench:
         ]
 
 
-def _measure(stage: Stage, setting: Setting, series: tuple[str, ...], seed: int) -> F64:
+def _measure(stage: Stage, setting: StreamSetting, series: tuple[str, ...], seed: int) -> F64:
     out = np.zeros((len(series), 4))
     late = 0
     for row, name in enumerate(series):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from evenly.kernels.types import F64
-from evenly.lab.papers.posg.bench import EVENLY, LATE, NEAREST, READINGS, ROUND_ROBIN, Bench, Measured, Setting, others
-from evenly.lab.papers.posg.settings import Synthetic, columns_of
+from evenly.lab.papers.posg.bench import EVENLY, LATE, NEAREST, READINGS, ROUND_ROBIN, Bench, Measured, StreamSetting, others
+from evenly.lab.papers.posg.settings import Synthetic, matrix_columns
 from evenly.lab.papers.verdicts import Verdict, number, sentence
 from evenly.report.figures import Curves, PaperFigure
 
@@ -25,10 +25,10 @@ BY_LOAD = tuple(Synthetic(provisioned_pct=load) for load in LOADS)
 BY_MOST = tuple(Synthetic(most_ms=most) for most in MOST_MS)
 BY_VALUES = tuple(Synthetic(values=values) for values in VALUES)
 BY_INSTANCES = tuple(Synthetic(instances=k) for k in INSTANCES)
-BY_EPSILON = tuple(Synthetic(columns=columns_of(epsilon)) for epsilon in EPSILONS)
+BY_EPSILON = tuple(Synthetic(columns=matrix_columns(epsilon)) for epsilon in EPSILONS)
 
 
-def _points(bench: Bench, x: tuple[float, ...], settings: tuple[Setting, ...]) -> list[dict[str, object]]:
+def _points(bench: Bench, x: tuple[float, ...], settings: tuple[StreamSetting, ...]) -> list[dict[str, object]]:
     return [point for at, setting in zip(x, settings, strict=True) for point in bench.points(at, setting)]
 
 
@@ -41,7 +41,7 @@ def _figure(
     name: str,
     title: str,
     x: tuple[float, ...],
-    settings: tuple[Setting, ...],
+    settings: tuple[StreamSetting, ...],
     verdicts: list[Verdict],
     *,
     x_label: str,

@@ -21,14 +21,14 @@ WITHIN_PCT = 5.0
 
 
 @dataclass(frozen=True, eq=False)
-class Moments:
+class ShiftMoments:
     """In every run: how many tuples had been read when round-robin was left, and when all new matrices had come."""
 
     left: F64
     renewed: F64
 
 
-def moments(bench: Bench, reading: str) -> Moments:
+def moments(bench: Bench, reading: str) -> ShiftMoments:
     """The moments of one reading over all runs."""
 
     def both(stage: Stage, seed: int) -> tuple[int, int]:
@@ -36,7 +36,7 @@ def moments(bench: Bench, reading: str) -> Moments:
         return outcome.left_round_robin, renewed_at(outcome.matrices, SHIFTING.instances, SHIFT)
 
     found = np.array(bench.each(SHIFTING, both), np.float64)
-    return Moments(found[:, 0], found[:, 1])
+    return ShiftMoments(found[:, 0], found[:, 1])
 
 
 def renewed_at(matrices: I64, instances: int, changed: int) -> int:
@@ -61,7 +61,9 @@ def figure_11(bench: Bench) -> PaperFigure:
     return _figure(bench, "11", title, "posg-a", late, left=20_978.0, renewed=82_311.0)
 
 
-def _figure(bench: Bench, name: str, title: str, reading: str, found: Moments, *, left: float, renewed: float) -> PaperFigure:
+def _figure(
+    bench: Bench, name: str, title: str, reading: str, found: ShiftMoments, *, left: float, renewed: float
+) -> PaperFigure:
     gains = bench.measure(SHIFTING, SERIES)
     said = ", ".join(f"{series} {gains.gain(series):.1f}" for series in SERIES[1:])
     compared = [

@@ -10,19 +10,24 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from evenly.errors import MissingDependency
-from evenly.lab.papers.applications.catalogue import Application, reach_application, synthetic_application, tweet_application
+from evenly.lab.papers.applications.catalogue import (
+    StreamApplication,
+    reach_application,
+    synthetic_application,
+    tweet_application,
+)
 from evenly.lab.papers.posg.bench import EVENLY, ROUND_ROBIN, Measured
 from evenly.lab.simulation.keys import run_seed
 from evenly.report.figures import Curve
 
 if TYPE_CHECKING:
     from evenly.costs.model import CostModel
-    from evenly.lab.trials.rows import Batch, Trial
+    from evenly.lab.trials.rows import TimedBatch, Trial
 
 SERIES = (ROUND_ROBIN, EVENLY)
 SLOTS = 10
 OBJECTIVE = "completion"
-APPLICATIONS: dict[str, Callable[..., Application]] = {
+APPLICATIONS: dict[str, Callable[..., StreamApplication]] = {
     "tweets": tweet_application,
     "reach": reach_application,
     "synthetic": synthetic_application,
@@ -59,7 +64,7 @@ class SparkBench:
     spark: Any = None
     _own: bool = False
     _learnt: dict[str, CostModel] = field(default_factory=dict)
-    _streams: dict[str, Application] = field(default_factory=dict)
+    _streams: dict[str, StreamApplication] = field(default_factory=dict)
     _done: dict[tuple[str, int], Measured] = field(default_factory=dict)
 
     def __enter__(self) -> Self:
@@ -72,7 +77,7 @@ class SparkBench:
             self.spark.stop()
             self.spark, self._own = None, False
 
-    def trial(self, application: Application) -> Trial:
+    def trial(self, application: StreamApplication) -> Trial:
         """The application on Spark with ten slots, every one with its Python started."""
         # Imported here, so that `evenly --help` and the simulations need no Spark.
         from evenly.lab.trials.rows import Trial  # noqa: PLC0415
@@ -95,7 +100,7 @@ class SparkBench:
             self._done[name, instances] = Measured(completion, p99, messages, {})
         return self._done[name, instances]
 
-    def stream(self, name: str) -> Application:
+    def stream(self, name: str) -> StreamApplication:
         """The rows that teach, and after them those of as many micro-batches as there are runs."""
         if name not in self._streams:
             mean_s = APPLICATIONS[name](2_000, seed=run_seed(self.seed, 0)).costs_ms.mean() * 1e-3
@@ -108,9 +113,9 @@ class SparkBench:
         stream = self.stream(name)
         trial = self.trial(stream)
         if name not in self._learnt:
-            warm_up(trial, stream)
+            warm_up_trial(trial, stream)
             df = trial.frame(stream.part(0, self.taught_rows(name)).table)
-            self._learnt[name] = trial.evenly(df, SLOTS, costs=None)[1]
+            self._learnt[name] = trial.by_evenly(df, SLOTS, costs=None)[1]
             df.unpersist()
             self._advance()
         return trial
@@ -128,12 +133,12 @@ class SparkBench:
         """One micro-batch both ways, which is first by turns."""
         rows = self.batch_rows(name)
         df = trial.frame(self.stream(name).part(self.taught_rows(name) + number * rows, rows).table)
-        batches: dict[str, Batch] = {}
+        batches: dict[str, TimedBatch] = {}
         for way in SERIES if number % 2 == 0 else SERIES[::-1]:
             if way == ROUND_ROBIN:
                 batches[way] = trial.round_robin(df, instances)
             else:
-                batches[way], _ = trial.evenly(df, instances, costs=self._learnt[name], objective=OBJECTIVE)
+                batches[way], _ = trial.by_evenly(df, instances, costs=self._learnt[name], objective=OBJECTIVE)
         df.unpersist()
         self._advance()
         return [
@@ -145,7 +150,7 @@ class SparkBench:
         if self.progress is not None:
             self.progress(1)
 
-    def series(self, multipliers: Sequence[Sequence[float]], instances: int) -> dict[str, list[Batch]]:
+    def series(self, multipliers: Sequence[Sequence[float]], instances: int) -> dict[str, list[TimedBatch]]:
         """The POSG paper's changing instances, micro-batch by micro-batch, nothing known before the first.
 
         The first row of `multipliers` holds for the first half of the batches, the second for the rest.
@@ -156,16 +161,16 @@ class SparkBench:
             scale.shift_batches * scale.shift_rows, seed=run_seed(self.seed, 0), most_ms=64.0 * scale.shift_scale * least
         )
         trial = self.trial(stream)
-        warm_up(trial, stream)
+        warm_up_trial(trial, stream)
         costs = None
-        found: dict[str, list[Batch]] = {way: [] for way in SERIES}
+        found: dict[str, list[TimedBatch]] = {way: [] for way in SERIES}
         for number in range(scale.shift_batches):
             period = multipliers[0] if number < scale.shift_batches / 2 else multipliers[1]
             # The fastest instance takes the time of the row, the others longer.
             slowness = [factor / least for factor in period]
             df = trial.frame(stream.part(number * scale.shift_rows, scale.shift_rows).table)
             found[ROUND_ROBIN].append(trial.round_robin(df, instances, slowness))
-            batch, costs = trial.evenly(df, instances, costs=costs, objective=OBJECTIVE, slowness=slowness)
+            batch, costs = trial.by_evenly(df, instances, costs=costs, objective=OBJECTIVE, slowness=slowness)
             found[EVENLY].append(batch)
             df.unpersist()
             self._advance()
@@ -212,9 +217,9 @@ class SparkBench:
         return [Curve(EVENLY, x, [float(getattr(one, of)()) for one in found], worst=of == "min") for of in ("mean", "min")]
 
 
-def warm_up(trial: Trial, stream: Application) -> None:
+def warm_up_trial(trial: Trial, stream: StreamApplication) -> None:
     """A Python process for each slot, so that no run pays for its start."""
     df = trial.frame(stream.part(0, 40 * SLOTS).table)
     trial.round_robin(df, SLOTS)
-    trial.evenly(df, SLOTS, costs=None)
+    trial.by_evenly(df, SLOTS, costs=None)
     df.unpersist()

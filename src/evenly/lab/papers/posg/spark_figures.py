@@ -38,7 +38,7 @@ def by_instances(
     return PaperFigure(figure, title, panels, points, [verdict.row() for verdict in verdicts], columns=1)
 
 
-def described(bench: SparkBench, application: str) -> str:
+def rows_run(bench: SparkBench, application: str) -> str:
     """Which rows were run, for a verdict's reason."""
     stream = bench.stream(application)
     return (
