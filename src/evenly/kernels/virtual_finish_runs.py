@@ -157,6 +157,7 @@ def run(  # noqa: C901, PLR0912, PLR0915 - see above
         if sources[j] != here:
             here = sources[j]
             _, _, index_keys, estimates, pairs, rest_ms, lanes, turn, busy = one_of(every, here)
+        # To the letter what `send_all` does: a call that takes arrays would cost more than what it does for one tuple.
         best, base_ms, start_ms = 0, 0.0, np.nan
         if turn[0] >= 0:
             best = int(turn[0])

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
 
 from evenly.errors import DamagedData, InvalidParameter
-from evenly.files import write_whole
+from evenly.files import KeptInFile
 from evenly.kernels import routing
 from evenly.kernels.types import F64, I32, I64, U64
 from evenly.keys.mapping import KeyIds, Mapping
@@ -30,7 +28,7 @@ SplitWay = Literal["dkg+pkg", "w-choices"]
 
 
 @dataclass(frozen=True, eq=False)
-class SplitMapping:
+class SplitMapping(KeptInFile):
     """Every key of `split` over its parts, in the shares planned; every other key where `light` has it.
 
     Part i, of `parts[starts[key]] .. parts[starts[key + 1] - 1]`, takes `part_loads[i]` of the key's load on
@@ -175,15 +173,6 @@ class SplitMapping:
             )
         except (InvalidParameter, LookupError, TypeError, ValueError, OverflowError) as error:
             raise DamagedData(f"{source} is damaged ({error}). Make and save the split mapping again") from error
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the split mapping to a file, whole or not at all."""
-        write_whole(path, self.to_json())
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read a split mapping that `save` wrote."""
-        return cls.from_json(Path(path).read_bytes(), source=str(path))
 
 
 class PlannedSplit:

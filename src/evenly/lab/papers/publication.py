@@ -28,6 +28,25 @@ class Bench(Protocol):
         """How many runs a setting gets."""
 
 
+@dataclass(eq=False)
+class RunsBench:
+    """A bench that makes so many `runs` of every setting, by so many `workers` (None: one for each core)."""
+
+    runs: int
+    seed: int = 0
+    workers: int | None = None
+    progress: Callable[[int], None] | None = None
+
+    def count(self, _: Any) -> int:
+        """How many runs a setting gets."""
+        return self.runs
+
+    def advance(self) -> None:
+        """Another run is done."""
+        if self.progress is not None:
+            self.progress(1)
+
+
 B = TypeVar("B", bound=Bench)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from evenly.kernels.types import F64
+from evenly.lab.papers.publication import RunsBench
 from evenly.lab.simulation.keys import Runs, Setting, Summary, memory_bytes, simulate
 from evenly.report.figures import Curve
 from evenly.streams.synthetic import KeyStream, zipf
@@ -30,18 +31,10 @@ def _zipf(alpha: float) -> KeyStream:
 
 
 @dataclass(eq=False)
-class Bench:
-    """Runs samples and keeps their results. `progress` hears of every run that is done."""
+class Bench(RunsBench):
+    """Runs samples and keeps their results."""
 
-    runs: int
-    seed: int = 0
-    workers: int | None = None
-    progress: Callable[[int], None] | None = None
     _done: dict[Sample, Runs] = field(default_factory=dict)
-
-    def count(self, _: Sample) -> int:
-        """How many runs a sample gets."""
-        return self.runs
 
     def measure(self, sample: Sample) -> Runs:
         """The runs of a sample, made now or before."""
@@ -83,12 +76,7 @@ class Bench:
             "learnt": setting.learnt,
             "cost_power": setting.power,
             "runs": self.runs,
-            "imbalance_pct_mean": imbalance.mean,
-            "imbalance_pct_worst": imbalance.worst,
-            "imbalance_pct_p999": imbalance.p999,
-            "sigma_mean": sigma.mean,
-            "sigma_worst": sigma.worst,
-            "sigma_p999": sigma.p999,
+            **spread_row(imbalance, sigma),
             "memory_bytes": learner,
             "mapping_bytes": mapping,
         }
@@ -104,3 +92,15 @@ class Bench:
 @cache
 def _memory(setting: Setting, alpha: float) -> tuple[int, int]:
     return memory_bytes(setting, _zipf(alpha))
+
+
+def spread_row(imbalance_pct: Summary, sigma: Summary) -> dict[str, object]:
+    """λ and sigma over the runs, as fields of a flat object."""
+    return {
+        "imbalance_pct_mean": imbalance_pct.mean,
+        "imbalance_pct_worst": imbalance_pct.worst,
+        "imbalance_pct_p999": imbalance_pct.p999,
+        "sigma_mean": sigma.mean,
+        "sigma_worst": sigma.worst,
+        "sigma_p999": sigma.p999,
+    }

@@ -50,6 +50,15 @@ def _line(name: str, x: Sequence[float], both: tuple[F64, F64]) -> list[Curve]:
     return [Curve(name, x, mean.tolist()), Curve(name, x, worst.tolist(), worst=True)]
 
 
+def _points(bench: Bench, samples: Sequence[Sample], x: Sequence[float]) -> list[dict[str, object]]:
+    """The first settings of each sample, one for each x."""
+    return [
+        bench.point(sample.stream.name, at, sample, setting)
+        for sample in samples
+        for at, setting in zip(x, sample.settings[: len(x)], strict=True)
+    ]
+
+
 def figure_6(bench: Bench) -> PaperFigure:
     """Imbalance over μ with Θ = 1, so that no key is heavy."""
     verdicts: list[Verdict] = []
@@ -83,11 +92,7 @@ def figure_6(bench: Bench) -> PaperFigure:
                 + (": with more buckets the heaviest keys hardly ever meet" if worst[-1] < 0.8 * worst[0] else ""),
             ),
         ]
-    points = [
-        bench.point(sample.stream.name, mu, sample, setting)
-        for sample in BY_MU
-        for mu, setting in zip(MUS, sample.settings, strict=True)
-    ]
+    points = _points(bench, BY_MU, MUS)
     panel = Curves("Θ = 1, k = 2", "μ, buckets an instance", "imbalance λ, %", curves, log_x=True)
     return PaperFigure("6", "Imbalance λ over μ", [panel], points, [verdict.row() for verdict in verdicts])
 
@@ -100,11 +105,7 @@ def figure_7(bench: Bench) -> PaperFigure:
         mean, worst = _both(bench.imbalance_pct, sample, sample.settings[:-1])
         curves += _line(sample.stream.name, THETAS, (mean, worst))
         verdicts += _figure_7_verdicts(bench, sample, mean, worst)
-    points = [
-        bench.point(sample.stream.name, theta, sample, setting)
-        for sample in BY_THETA
-        for theta, setting in zip(THETAS, sample.settings[:-1], strict=True)
-    ]
+    points = _points(bench, BY_THETA, THETAS)
     points += [bench.point(f"{sample.stream.name}, o-apx", 0.0, sample, sample.settings[-1]) for sample in BY_THETA]
     panel = Curves("μ = 1, k = 2", "Θ", "imbalance λ, %", curves)
     return PaperFigure("7", "Imbalance λ over Θ", [panel], points, [verdict.row() for verdict in verdicts])
@@ -227,10 +228,6 @@ def figure_9(bench: Bench) -> PaperFigure:
                 why=f"from there on the mean must stay within 10 % of that at {LENGTHS[-1]:,}: it is within {rest:.1f} %",
             )
         )
-    points = [
-        bench.point(sample.stream.name, length, sample, setting)
-        for sample in BY_LENGTH
-        for length, setting in zip(LENGTHS, sample.settings, strict=True)
-    ]
+    points = _points(bench, BY_LENGTH, LENGTHS)
     panel = Curves("Θ = 0.1, μ = 2, k = 2", "tuples learnt from, m", "σ, tuples", curves, log_x=True)
     return PaperFigure("9", "σ over the number of tuples learnt from", [panel], points, [verdict.row() for verdict in verdicts])

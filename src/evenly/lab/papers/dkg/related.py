@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from evenly.kernels.types import F64, I64
-from evenly.lab.papers.dkg.bench import Bench, Sample
+from evenly.lab.papers.dkg.bench import Bench, Sample, spread_row
 from evenly.lab.papers.recorded_data import DATA_FOLDER, DATA_VARIABLE, find_recorded
 from evenly.lab.papers.verdicts import Verdict, number, sentence
 from evenly.lab.simulation.keys import Runs, Setting, Summary, simulate_recorded
@@ -167,12 +167,7 @@ def _trace_point(name: str, k: int, runs: Runs, setting: Setting, stream: str) -
         "grouping": name,
         "instances": k,
         "runs": runs.imbalance_pct.shape[1],
-        "imbalance_pct_mean": imbalance.mean,
-        "imbalance_pct_worst": imbalance.worst,
-        "imbalance_pct_p999": imbalance.p999,
-        "sigma_mean": sigma.mean,
-        "sigma_worst": sigma.worst,
-        "sigma_p999": sigma.p999,
+        **spread_row(imbalance, sigma),
     }
 
 

@@ -14,6 +14,7 @@ from evenly.emission.policies.longest_waiting import LongestWaiting
 from evenly.emission.policies.round_robin import RRB
 from evenly.emission.policies.skipping_round_robin import SkippingRoundRobin
 from evenly.kernels.types import F64
+from evenly.lab.papers.publication import RunsBench
 from evenly.lab.simulation.emission import SLOTS, Arrivals, Outcome, run
 from evenly.report.figures import Curve
 from evenly.sketches.hashing import derive
@@ -70,17 +71,10 @@ class RuleMeasures:
 
 
 @dataclass(eq=False)
-class Bench:
+class Bench(RunsBench):
     """Runs links and keeps their results. `progress` hears of every run that is done."""
 
-    runs: int
-    seed: int = 0
-    progress: Callable[[int], None] | None = None
     _done: dict[Link, dict[str, RuleMeasures]] = field(default_factory=dict)
-
-    def count(self, _: Link) -> int:
-        """How many runs a link gets."""
-        return self.runs
 
     def measure(self, link: Link) -> dict[str, RuleMeasures]:
         """Every rule on a link, made now or before."""
@@ -91,8 +85,7 @@ class Bench:
                 arrivals = Arrivals.poisson(link.queues, link.rate, seed=seed)
                 for name, rule in RULES.items():
                     outcomes[name].append(run(arrivals, rule.make(), count_arrivals=rule.count_arrivals, sampled=SAMPLED))
-                if self.progress is not None:
-                    self.progress(1)
+                self.advance()
             self._done[link] = {name: RuleMeasures.of(found) for name, found in outcomes.items()}
         return self._done[link]
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from evenly.costs.base import ShuffleGrouping
 from evenly.kernels.types import F64
+from evenly.lab.papers.publication import RunsBench
 from evenly.lab.rivals.shuffle.full_knowledge import FullKnowledge
 from evenly.lab.rivals.shuffle.least_work import LeastWork
 from evenly.lab.rivals.shuffle.posg import POSG
@@ -80,6 +81,23 @@ class Measured:
         values = self.speedup(series)
         return float(values.std(ddof=1) / np.sqrt(values.size)) if values.size > 1 else 0.0
 
+    def row(self, series: str) -> dict[str, object]:
+        """A series as a flat object."""
+        completion_ms, speedup = self.completion_ms[series], self.speedup(series)
+        return {
+            "series": series,
+            "grouping": series,
+            "completion_ms_mean": float(completion_ms.mean()),
+            "completion_ms_min": float(completion_ms.min()),
+            "completion_ms_max": float(completion_ms.max()),
+            "completion_ms_p99": float(self.p99_ms[series].mean()),
+            "speedup_mean": self.gain(series),
+            "speedup_se": self.error(series),
+            "speedup_min": float(speedup.min()),
+            "speedup_max": float(speedup.max()),
+            "messages": float(self.messages[series].mean()),
+        }
+
 
 def made(series: str, setting: StreamSetting, seed: int, late: int = 0) -> ShuffleGrouping:
     """The grouping of a series; `late` is the number of tuples that reading C sent round-robin."""
@@ -96,13 +114,9 @@ def made(series: str, setting: StreamSetting, seed: int, late: int = 0) -> Shuff
 
 
 @dataclass(eq=False)
-class Bench:
+class Bench(RunsBench):
     """Runs settings and keeps their results. `progress` hears of every run that is done."""
 
-    runs: int
-    seed: int = 0
-    workers: int | None = None
-    progress: Callable[[int], None] | None = None
     _done: dict[tuple[StreamSetting, Sequence[str]], Measured] = field(default_factory=dict)
 
     def count(self, setting: StreamSetting) -> int:
@@ -129,8 +143,7 @@ class Bench:
             try:
                 for result in pool.map(one, range(self.count(setting))):
                     results.append(result)
-                    if self.progress is not None:
-                        self.progress(1)
+                    self.advance()
             except BaseException:
                 pool.shutdown(cancel_futures=True)
                 raise
@@ -141,21 +154,11 @@ class Bench:
         found = self.measure(setting, series)
         return [
             {
-                "series": name,
                 "x": x,
                 "stream": setting.stream,
-                "grouping": name,
                 "instances": setting.instances,
                 "runs": self.count(setting),
-                "completion_ms_mean": float(found.completion_ms[name].mean()),
-                "completion_ms_min": float(found.completion_ms[name].min()),
-                "completion_ms_max": float(found.completion_ms[name].max()),
-                "completion_ms_p99": float(found.p99_ms[name].mean()),
-                "speedup_mean": found.gain(name),
-                "speedup_se": found.error(name),
-                "speedup_min": float(found.speedup(name).min()),
-                "speedup_max": float(found.speedup(name).max()),
-                "messages": float(found.messages[name].mean()),
+                **found.row(name),
                 "memory_bytes": made(name, setting, 0).memory_bytes,
             }
             for name in series

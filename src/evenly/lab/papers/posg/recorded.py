@@ -90,13 +90,21 @@ def with_top_share(n: int, share: float) -> KeyStream:
 
 
 @dataclass(frozen=True)
-class Tweets:
-    """Figure 12 of the POSG paper: 500,000 tweets from a random place of the recorded ones on."""
+class _RecordedSetting:
+    """A recorded stream at a constant rate."""
 
     instances: int
     provisioned_pct: float = 100.0
     columns: int = 54
     most_runs: int = RUNS
+
+    def _stage(self, keys: U64, costs_ms: F64) -> Stage:
+        gap_ms = gap_for(costs_ms, self.instances, provisioned_pct=self.provisioned_pct)
+        return Stage.of(keys, costs_ms, constant_arrivals(keys.size, gap_ms), instances=self.instances)
+
+
+class Tweets(_RecordedSetting):
+    """Figure 12 of the POSG paper: 500,000 tweets from a random place of the recorded ones on."""
 
     @property
     def stream(self) -> str:
@@ -107,17 +115,11 @@ class Tweets:
         recorded = tweets()
         start = int(np.random.default_rng(seed).integers(0, max(1, recorded.keys.size - TWEETS + 1)))
         part = slice(start, start + TWEETS)
-        return _stage(recorded.keys[part], recorded.costs_ms[part], self.instances, self.provisioned_pct)
+        return self._stage(recorded.keys[part], recorded.costs_ms[part])
 
 
-@dataclass(frozen=True)
-class Reach:
+class Reach(_RecordedSetting):
     """Figure 2 of the OSG paper. References are recorded in the order of an index, so each run draws another order."""
-
-    instances: int
-    provisioned_pct: float = 100.0
-    columns: int = 54
-    most_runs: int = RUNS
 
     @property
     def stream(self) -> str:
@@ -127,9 +129,4 @@ class Reach:
         """At a constant rate."""
         recorded = reach()
         order = np.random.default_rng(seed).permutation(recorded.keys.size)
-        return _stage(recorded.keys[order], recorded.costs_ms[order], self.instances, self.provisioned_pct)
-
-
-def _stage(keys: U64, costs_ms: F64, instances: int, provisioned_pct: float) -> Stage:
-    gap_ms = gap_for(costs_ms, instances, provisioned_pct=provisioned_pct)
-    return Stage.of(keys, costs_ms, constant_arrivals(keys.size, gap_ms), instances=instances)
+        return self._stage(recorded.keys[order], recorded.costs_ms[order])

@@ -17,6 +17,7 @@ from evenly.lab.papers.applications.catalogue import (
     tweet_application,
 )
 from evenly.lab.papers.posg.bench import EVENLY, ROUND_ROBIN, Measured
+from evenly.lab.papers.publication import RunsBench
 from evenly.lab.simulation.keys import run_seed
 from evenly.report.figures import Curve
 
@@ -50,16 +51,13 @@ class Scale:
 
 
 @dataclass(eq=False)
-class SparkBench:
+class SparkBench(RunsBench):
     """Starts Spark when first needed, and keeps results. Use it in a `with`, so that Spark is stopped.
 
     `progress` hears of every run (a micro-batch by both ways) that is done. A session of the caller's (`spark`) is used as it
     is, and not stopped.
     """
 
-    runs: int
-    seed: int = 0
-    progress: Callable[[int], None] | None = None
     scale: Scale = field(default_factory=Scale)
     spark: Any = None
     _own: bool = False
@@ -87,10 +85,6 @@ class SparkBench:
             self.spark, self._own = local_session("evenly paper", slots=SLOTS), True
         return Trial(self.spark, application.function, application.schema, application.cost_key)
 
-    def count(self, _: object) -> int:
-        """How many runs a number of instances gets."""
-        return self.runs
-
     def measure(self, name: str, instances: int) -> Measured:
         """An application's next micro-batches over that many instances, made now or before."""
         if (name, instances) not in self._done:
@@ -117,7 +111,7 @@ class SparkBench:
             df = trial.frame(stream.part(0, self.taught_rows(name)).table)
             self._learnt[name] = trial.by_evenly(df, SLOTS, costs=None)[1]
             df.unpersist()
-            self._advance()
+            self.advance()
         return trial
 
     def taught_rows(self, name: str) -> int:
@@ -140,15 +134,11 @@ class SparkBench:
             else:
                 batches[way], _ = trial.by_evenly(df, instances, costs=self._learnt[name], objective=OBJECTIVE)
         df.unpersist()
-        self._advance()
+        self.advance()
         return [
             [batches[way].completion_ms_mean, batches[way].completion_ms_p99, instances if way == EVENLY else 0.0]
             for way in SERIES
         ]
-
-    def _advance(self) -> None:
-        if self.progress is not None:
-            self.progress(1)
 
     def series(self, multipliers: Sequence[Sequence[float]], instances: int) -> dict[str, list[TimedBatch]]:
         """The POSG paper's changing instances, micro-batch by micro-batch, nothing known before the first.
@@ -173,31 +163,15 @@ class SparkBench:
             batch, costs = trial.by_evenly(df, instances, costs=costs, objective=OBJECTIVE, slowness=slowness)
             found[EVENLY].append(batch)
             df.unpersist()
-            self._advance()
+            self.advance()
         return found
 
     def points(self, name: str, instances: int) -> list[dict[str, object]]:
         """Both ways at one number of instances, as flat objects."""
         found = self.measure(name, instances)
+        stream = self.stream(name).stream
         return [
-            {
-                "series": way,
-                "x": instances,
-                "stream": self.stream(name).stream,
-                "grouping": way,
-                "instances": instances,
-                "runs": self.runs,
-                "completion_ms_mean": float(found.completion_ms[way].mean()),
-                "completion_ms_min": float(found.completion_ms[way].min()),
-                "completion_ms_max": float(found.completion_ms[way].max()),
-                "completion_ms_p99": float(found.p99_ms[way].mean()),
-                "speedup_mean": found.gain(way),
-                "speedup_se": found.error(way),
-                "speedup_min": float(found.speedup(way).min()),
-                "speedup_max": float(found.speedup(way).max()),
-                "messages": float(found.messages[way].mean()),
-            }
-            for way in SERIES
+            {"x": instances, "stream": stream, "instances": instances, "runs": self.runs, **found.row(way)} for way in SERIES
         ]
 
     def completion_curves(self, name: str, instances: Sequence[int]) -> list[Curve]:
