@@ -9,14 +9,11 @@ as processes. Run it on an idle machine: what others take from the cores changes
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
-import sys
 from pathlib import Path
 
-from rich.console import Console
-
+from arguments import benchmark_parser
+from evenly.cli.output import people, print_json
 from evenly.dataflow.files import shipped_dataflow
 from evenly.planning import Assumptions, Catalogue, MachineSize, highest_rate, plan, read_models, shipped_models
 from evenly.planning.models import Models
@@ -26,7 +23,6 @@ from evenly.planning.run import run_plan
 from evenly.planning.slots.operators import OperatorSpec
 
 TOLERANCE = 0.15
-people = Console(stderr=True, highlight=False)
 
 
 def measured(seconds: float) -> Models:
@@ -44,12 +40,11 @@ def measured(seconds: float) -> Models:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = benchmark_parser(__doc__)
     parser.add_argument("--seconds", type=float, default=3.0, help="seconds of a trial")
     parser.add_argument("--part", type=float, default=0.6, help="of the highest rate")
     parser.add_argument("--run", type=float, default=20.0, help="seconds of the run")
     parser.add_argument("--models", type=Path, help="models of an earlier profile")
-    parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     models = shipped_models().with_others(read_models(options.models).values()) if options.models else measured(options.seconds)
     flow = shipped_dataflow("examples")
@@ -71,7 +66,7 @@ def main() -> None:
         "holds": ratio >= 1.0 - TOLERANCE,
     }
     if options.json:
-        sys.stdout.write(json.dumps({"command": "bench-plan", "results": [result]}) + "\n")
+        print_json("real_plan", {"seconds": options.seconds, "part": options.part}, [result])
     else:
         people.print(
             f"planned {made.rate:.4g} tuples/s ({result['threads']} threads on {result['slots']} slots), "

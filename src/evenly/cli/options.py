@@ -26,7 +26,9 @@ def instance_numbers(text: str) -> list[int]:
     except InvalidParameter:
         raise
     except ValueError as error:
-        raise InvalidParameter(f"--instances must be whole numbers with commas between, such as 8,16, got {text!r}") from error
+        raise InvalidParameter(
+            f"--instances must be whole numbers with commas between, such as 4,8,16, got {text!r}"
+        ) from error
 
 
 def check_file(path: Path | None, option: str) -> None:
