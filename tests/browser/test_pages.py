@@ -1,28 +1,15 @@
 """Pages as a browser shows them."""
 
-import shutil
-import subprocess
-
 import numpy as np
 import pytest
 from matplotlib import image
 
+from browsing import chromium, needs_chromium
 from evenly.files import write_whole
 from evenly.report.comparison import Comparison, PlacedRun
 from evenly.report.comparison_page import comparison_page
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine (on Debian: apt-get install chromium)")
-
-
-def chromium(tmp_path, page, *options):
-    profile = tmp_path / "profile"
-    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
-    flags += ["--disable-sync", "--no-first-run", "--disable-quic", f"--user-data-dir={profile}", "--window-size=1000,1200"]
-    return subprocess.run(
-        [CHROMIUM, *flags, *options, page.as_uri()], capture_output=True, text=True, timeout=120, check=True
-    ).stdout
+pytestmark = needs_chromium
 
 
 @pytest.fixture

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 from functools import partial
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from command import run
 from evenly.cli import paper_shuffle
-from evenly.cli.main import main
 from evenly.lab.papers.applications.calls import Wait
 from evenly.lab.papers.osg import on_spark as osg_spark
 from evenly.lab.papers.posg import on_spark as posg_spark
@@ -79,13 +78,6 @@ def test_a_slow_instance_takes_its_factor_longer():
     waited_ms, instance, started_s, ended_s = Stamped(Wait(), [3.0])(row)
     assert (waited_ms, instance) == (20.0, -1), "no task here"
     assert ended_s - started_s >= 0.06
-
-
-def run(monkeypatch, *arguments):
-    monkeypatch.setattr(sys, "argv", ["evenly", *arguments])
-    with pytest.raises(SystemExit) as stopped:
-        main()
-    return stopped.value.code
 
 
 @pytest.mark.usefixtures("small")

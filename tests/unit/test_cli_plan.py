@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import sys
 
 import pytest
 
-from evenly.cli.main import main
+import command
 from evenly.dataflow.files import shipped_dataflow
 from evenly.errors import InvalidParameter
 from evenly.lab.papers.model_driven import paper as model_driven
@@ -17,10 +16,7 @@ from evenly.report.plan_page import machines_svg
 
 
 def run(monkeypatch, capsys, *arguments):
-    monkeypatch.setattr(sys, "argv", ["evenly", *arguments])
-    with pytest.raises(SystemExit) as stopped:
-        main()
-    return stopped.value.code, *capsys.readouterr()
+    return command.run(monkeypatch, *arguments), *capsys.readouterr()
 
 
 def test_a_plan_is_one_json_object_with_a_row_for_each_operator(monkeypatch, capsys):

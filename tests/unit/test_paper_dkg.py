@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from evenly.cli.main import main
+from command import run
 from evenly.errors import InvalidParameter
 from evenly.lab.papers.dkg import paper as dkg
 from evenly.lab.papers.dkg.bench import Bench
@@ -269,13 +268,6 @@ def test_the_page_holds_everything_and_loads_nothing(figure):
 
 def test_a_figure_is_drawn_as_png(figure):
     assert draw_png(figure("2").panels).startswith(b"\x89PNG")
-
-
-def run(monkeypatch, *arguments):
-    monkeypatch.setattr(sys, "argv", ["evenly", *arguments])
-    with pytest.raises(SystemExit) as stopped:
-        main()
-    return stopped.value.code
 
 
 def test_the_command_prints_one_json_object_and_writes_page_and_pictures(monkeypatch, capsys, tmp_path):

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 
 import numpy as np
 import pytest
 
-from evenly.cli.main import main
+from command import run
 from evenly.errors import InvalidParameter
 from evenly.lab.papers.hone import paper as hone
 from evenly.lab.papers.hone.bench import RULES, Bench, Link
@@ -163,13 +162,6 @@ def test_the_page_has_figures_verdicts_and_extra_columns_and_loads_nothing(figur
     assert "streams of 100,000" not in page
     for loads in ("<script", "<link", "<img", "@import", "url(http", 'src="http'):
         assert loads not in page
-
-
-def run(monkeypatch, *arguments):
-    monkeypatch.setattr(sys, "argv", ["evenly", *arguments])
-    with pytest.raises(SystemExit) as stopped:
-        main()
-    return stopped.value.code
 
 
 def test_the_command_prints_one_json_object_and_writes_page_and_pictures(monkeypatch, capsys, tmp_path):

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from evenly.cli.main import main
+from command import run
 from evenly.errors import InvalidParameter
 from evenly.lab.papers.osg import paper as osg
 from evenly.lab.papers.posg import paper as posg
@@ -188,13 +187,6 @@ def test_figures_are_chosen_in_order_and_share_their_runs():
     assert posg.PAPER.work(["4"], Bench(10)) == 70
     assert posg.PAPER.work(["4", "table-costs"], Bench(10)) == 70
     assert posg.PAPER.work(["12"], Bench(100)) == 10 * 13, "recorded streams have ten runs at most"
-
-
-def run(monkeypatch, *arguments):
-    monkeypatch.setattr(sys, "argv", ["evenly", *arguments])
-    with pytest.raises(SystemExit) as stopped:
-        main()
-    return stopped.value.code
 
 
 def test_the_command_prints_one_json_object_and_writes_page_and_pictures(monkeypatch, capsys, tmp_path):

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 
 import pytest
 
-from evenly.cli.main import main
+from command import run
 from evenly.dataflow import Dataflow, Edge, Operator
 from evenly.errors import DamagedData, InvalidParameter
 from evenly.planning import Assumptions, Models, PerformanceModel, Point, plan, read_models, shipped_models
@@ -158,13 +157,6 @@ def test_an_operator_that_fails_says_so():
 
 
 SMALL = ("--seconds", "0.4", "--precision", "0.5", "--most-threads", "2", "--slope", "0.5", "--first-rate", "20")
-
-
-def run(monkeypatch, *arguments):
-    monkeypatch.setattr(sys, "argv", ["evenly", *arguments])
-    with pytest.raises(SystemExit) as stopped:
-        main()
-    return stopped.value.code
 
 
 @pytest.mark.parametrize("name", ["XmlParse", "Pi", "BatchFileWrite", "BlobDownload", "TableLookup"])
