@@ -53,6 +53,7 @@ def posg(
     _rerun(POSG_SPARK if spark else None, POSG, figure, runs, out, seed, json)
 
 
+# The options of `posg` once more: Typer reads them from the signature of each command.
 def osg(
     figure: Annotated[list[str] | None, figure_option(OSG)] = None,
     runs: Runs = None,

@@ -188,6 +188,7 @@ def where_seen(ids: U64, hashes: U64, keys: U64, instances_of: I32, index: I32, 
     for i in range(ids.size):
         key = ids[i]
         chosen = np.int64(-1)
+        # Looked up as in `split_heavy`: a call that takes arrays would cost more than the look.
         at = home(key, shift)
         while index[at] != 0:
             if keys[index[at] - 1] == key:
