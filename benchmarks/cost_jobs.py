@@ -21,13 +21,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 import evenly
 from cost_parts import Rows, cpu_s, say, session
+from evenly.costs.meter import CostMeter
 from evenly.costs.model import CostModel
-from evenly.costs.report import CostMeter
 from evenly.lab.papers.applications.catalogue import DOCUMENTS_FILE, _lengths, reach_application, tweet_application
-from evenly.lab.papers.posg.recorded import find
-from evenly.lab.trials.rows import Batch, Stamped, Trial
+from evenly.lab.papers.recorded_data import find_recorded
+from evenly.lab.trials.rows import Stamped, TimedBatch, Trial
 from evenly.spark.costs.dealing import deal_in_turn
-from evenly.spark.costs.routing import route, with_id
+from evenly.spark.costs.routing import route
+from evenly.spark.costs.row_ids import with_id
 from evenly.worker.routing import Routing
 
 K, FILES = 8, 4
@@ -65,7 +66,7 @@ def reach(rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 def documents(rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Lengths alone: the key is the length in steps of 19 %, as in the application."""
-    lengths = _lengths(find(DOCUMENTS_FILE))[1]
+    lengths = _lengths(find_recorded(DOCUMENTS_FILE))[1]
     words = lengths[np.random.default_rng(seed).integers(0, lengths.size, rows)]
     return np.floor(4 * np.log2(words + 1)).astype(np.int64), words.astype(np.float64)
 
@@ -138,7 +139,7 @@ def _cell(trial: Trial, folder: Path, cost: str, rows: int, width: str, rounds: 
     trial.round_robin(taught, 4 * K)  # Python is started on every slot
     model = _by_cost(trial, taught, None)[1].costs
     _by_cost(trial, taught.limit(min(rows, 500)), model)
-    ran: dict[str, list[Batch]] = {way: [] for way in WAYS}
+    ran: dict[str, list[TimedBatch]] = {way: [] for way in WAYS}
     decision = None
     for number in range(rounds):
         df = read(number)
@@ -186,7 +187,7 @@ def formula(model: CostModel, rows: int) -> float:
     return uneven / (1.0 + uneven)
 
 
-def _by_cost(trial: Trial, df: DataFrame, costs: CostModel | None) -> tuple[Batch, evenly.CostWatch]:
+def _by_cost(trial: Trial, df: DataFrame, costs: CostModel | None) -> tuple[TimedBatch, evenly.CostWatch]:
     watch = evenly.CostWatch()
     function = Stamped(trial.function)
 

@@ -14,15 +14,20 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 import evenly
+from evenly.costs.meter import CostMeter
 from evenly.costs.model import CostModel
-from evenly.costs.report import CostMeter
 from evenly.lab.papers.applications.calls import CountUp
-from evenly.lab.papers.applications.catalogue import Application, document_application, reach_application, tweet_application
-from evenly.lab.trials.rows import Batch, Trial, in_arrow
+from evenly.lab.papers.applications.catalogue import (
+    StreamApplication,
+    document_application,
+    reach_application,
+    tweet_application,
+)
+from evenly.lab.trials.rows import TimedBatch, Trial, in_arrow
 from evenly.spark.session import local_session
 
 Rows = list[dict[str, object]]
-APPLICATIONS: dict[str, Callable[[int], Application]] = {
+APPLICATIONS: dict[str, Callable[[int], StreamApplication]] = {
     "tweets": tweet_application,
     "reach": reach_application,
     "documents": document_application,
@@ -91,7 +96,7 @@ def learnt(stream: Stream, trial: Trial, instances: int) -> CostModel:
     trial.round_robin(few, instances)
     few.unpersist()
     df = trial.frame(stream.all.part(0, stream.taught).table)
-    batch, model = trial.evenly(df, instances, costs=None)
+    batch, model = trial.by_evenly(df, instances, costs=None)
     say(f"  learnt {model!r} in {batch.seconds:.1f} s, dealt evenly")
     df.unpersist()
     return model
@@ -114,10 +119,10 @@ def batch(names: list[str], counts: list[int], seconds: float, rounds: int) -> R
 
 
 def _ways(stream: Stream, trial: Trial, k: int, rounds: int, model: CostModel, *, warm: bool) -> Rows:
-    def evenly_way(df: DataFrame) -> Batch:
-        return trial.evenly(df, k, costs=model)[0]
+    def evenly_way(df: DataFrame) -> TimedBatch:
+        return trial.by_evenly(df, k, costs=model)[0]
 
-    ways: dict[str, Callable[[DataFrame], Batch]] = {
+    ways: dict[str, Callable[[DataFrame], TimedBatch]] = {
         "repartition(k)": lambda df: trial.round_robin(df, k),
         "4k": lambda df: trial.round_robin(df, 4 * k),
         "16k": lambda df: trial.round_robin(df, 16 * k),
@@ -128,7 +133,7 @@ def _ways(stream: Stream, trial: Trial, k: int, rounds: int, model: CostModel, *
     for way in ways.values() if warm else [ways["16k"], evenly_way]:
         way(few)
     few.unpersist()
-    runs: dict[str, list[tuple[Batch, float, int]]] = {name: [] for name in ways}
+    runs: dict[str, list[tuple[TimedBatch, float, int]]] = {name: [] for name in ways}
     for number in range(rounds):
         df = trial.frame(stream.part(number))
         for name, way in ways.items():
@@ -185,12 +190,12 @@ def completion(names: list[str], seconds: float) -> Rows:
             model = learnt(stream, trial, SLOTS)
             few = trial.frame(stream.all.part(0, 20 * SLOTS).table)
             for _ in range(WARM_UPS):
-                trial.evenly(few, SLOTS, costs=model, objective="completion")
+                trial.by_evenly(few, SLOTS, costs=model, objective="completion")
                 trial.round_robin(few, SLOTS)
             few.unpersist()
             for k in range(2, SLOTS + 1):
                 df = trial.frame(stream.all.part(stream.taught, stream.rows * k // SLOTS).table)
-                ours = trial.evenly(df, k, costs=model, objective="completion")[0]
+                ours = trial.by_evenly(df, k, costs=model, objective="completion")[0]
                 theirs = trial.round_robin(df, k)
                 df.unpersist()
                 for series, one in (("round-robin", theirs), ("evenly", ours)):

@@ -22,15 +22,14 @@ Without --part: jobs, overhead and memory.
 
 from __future__ import annotations
 
-import argparse
-import json
 import statistics
 import sys
 from collections.abc import Callable
 
-import evenly
+from arguments import benchmark_parser
 from cost_jobs import COSTS, SIZES, WAYS, WIDTHS, jobs, routing
 from cost_parts import APPLICATIONS, batch, completion, memory, overhead
+from evenly.cli.output import print_json
 
 Rows = list[dict[str, object]]
 Bar = tuple[str, str, bool]
@@ -238,7 +237,7 @@ SHOWN: dict[str, Callable[[Rows], list[Bar]]] = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = benchmark_parser(__doc__)
     parser.add_argument("--part", choices=PARTS, action="append", help="only this part; may be repeated")
     parser.add_argument("--instances", default="4,8", help="of the part batch")
     parser.add_argument(
@@ -252,7 +251,6 @@ def main() -> None:
     parser.add_argument("--applications", default=",".join(APPLICATIONS))
     parser.add_argument("--rows", type=int, default=240_000, help="of the part overhead")
     parser.add_argument("--stream-rows", type=int, default=100_000_000, help="of the part memory")
-    parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     names = [name for name in APPLICATIONS if name in options.applications.split(",")]
     counts = [int(text) for text in options.instances.split(",")]
@@ -281,8 +279,7 @@ def main() -> None:
                 bars += SHOWN[part](rows)
     if options.json:
         parameters = {"parts": options.part or list(USUAL), "instances": counts, "seconds": options.seconds}
-        told = {"command": "cost_stage", "version": evenly.__version__, "parameters": parameters, "results": results}
-        print(json.dumps(told))
+        print_json("cost_stage", parameters, results)
         return
     table(["bar", "measured", ""], [[text, found, "met" if passed else "**not met**"] for text, found, passed in bars])
     failed = sum(not passed for _, _, passed in bars)

@@ -12,8 +12,6 @@ server that answers after `--answer-ms`, without a policy and with each.
 
 from __future__ import annotations
 
-import argparse
-import json
 import multiprocessing
 import os
 import signal
@@ -31,7 +29,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-import evenly
+from arguments import benchmark_parser
+from evenly.cli.output import print_json
 from evenly.emission.destinations import HttpPost
 from evenly.emission.destinations.delivery import Pacing, Partition, deliver
 from evenly.emission.link.links import look
@@ -225,14 +224,13 @@ def _memory() -> str | None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = benchmark_parser(__doc__)
     parser.add_argument("--processes", default="1,8,64")
     parser.add_argument("--interval-ms", type=float, default=10.0)
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--requests", type=int, help="measure this many HTTP requests of each of 8 processes, and nothing else")
     parser.add_argument("--answer-ms", type=float, default=20.0)
-    parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     rows: list[dict[str, object]] = []
     if options.requests is not None:
@@ -242,9 +240,7 @@ def main() -> None:
             if not options.json:
                 print(f"8 tasks, an answer after {options.answer_ms:g} ms, policy {policy}: {found:.0f} requests/s")
         if options.json:
-            print(
-                json.dumps({"command": "emission", "version": evenly.__version__, "parameters": vars(options), "results": rows})
-            )
+            print_json("emission", vars(options), rows)
         return
     for count in (int(text) for text in options.processes.split(",")):
         for busy in (False, True):
@@ -267,7 +263,7 @@ def main() -> None:
         rows.append({"series": "takeover", "intervals_median": statistics.median(times), "intervals_max": max(times)})
     rows += [{"series": "queue", "emission": policy, "tuples_per_s": carried(policy)} for policy in ("lbf", UNSCHEDULED)]
     if options.json:
-        print(json.dumps({"command": "emission", "version": evenly.__version__, "parameters": vars(options), "results": rows}))
+        print_json("emission", vars(options), rows)
     else:
         show(rows, options.interval_ms)
 

@@ -7,8 +7,6 @@ Ten tasks share a link. `slowest task` is the mean delay of the task that waits 
 
 from __future__ import annotations
 
-import argparse
-import json
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -16,7 +14,8 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-import evenly
+from arguments import benchmark_parser
+from evenly.cli.output import print_json
 from evenly.emission.policies.base import Emission
 from evenly.emission.policies.first_come import FCFS
 from evenly.emission.policies.largest_backlog import LBF
@@ -72,17 +71,12 @@ def measured(case: Case, runs: int) -> list[dict[str, object]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = benchmark_parser(__doc__)
     parser.add_argument("--runs", type=int, default=30)
-    parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     rows = [row for case in CASES for row in measured(case, options.runs)]
     if options.json:
-        print(
-            json.dumps(
-                {"command": "emission-rules", "version": evenly.__version__, "parameters": vars(options), "results": rows}
-            )
-        )
+        print_json("emission-rules", vars(options), rows)
         return
     table = Table("", "rule", "largest backlog", "mean delay ms", "slowest task ms", "p99 ms")
     for row in rows:

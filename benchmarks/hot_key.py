@@ -8,8 +8,6 @@ waits over the instances. The wait stands for a call to a service; it lets 8 slo
 
 from __future__ import annotations
 
-import argparse
-import json
 import statistics
 import sys
 import time
@@ -23,6 +21,8 @@ from rich.console import Console
 from rich.table import Table
 
 import evenly
+from arguments import benchmark_parser
+from evenly.cli.output import print_json
 from evenly.keys.hot_keys import split_hot_keys
 from evenly.spark.session import local_session
 
@@ -150,11 +150,10 @@ def show(results: list[dict[str, object]]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = benchmark_parser(__doc__)
     parser.add_argument("--rows", type=int, default=48_000)
     parser.add_argument("--wait-ms", type=float, default=0.2)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     # Adaptive execution would put small partitions together into one task, and plain Spark would look worse than it must.
     spark = local_session("evenly hot key", slots=INSTANCES, spark__sql__adaptive__coalescePartitions__enabled="false")
@@ -168,7 +167,7 @@ def main() -> None:
     spark.stop()
     if options.json:
         parameters = {"rows": options.rows, "wait_ms": options.wait_ms, "rounds": options.rounds}
-        print(json.dumps({"command": "hot_key", "version": evenly.__version__, "parameters": parameters, "results": results}))
+        print_json("hot_key", parameters, results)
     else:
         show(results)
 

@@ -7,15 +7,14 @@ FOLDER holds the recorded streams (see recorded_keys.py); files that are not the
 
 from __future__ import annotations
 
-import argparse
-import json
 from pathlib import Path
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-import evenly
+from arguments import benchmark_parser
+from evenly.cli.output import print_json
 from evenly.kernels.types import U64
 from evenly.keys.dkg import DKG
 from evenly.keys.drift import detect, rebuild
@@ -128,9 +127,8 @@ def show(rows: list[Row]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = benchmark_parser(__doc__)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     rows: list[Row] = []
     for stream, keys in recorded_keys(options.folder):
@@ -139,8 +137,7 @@ def main() -> None:
         if stream in ("congress_mentions.key", "wiki_sent_1.text"):
             rows += [row for instances in (4, 8, 16) for row in drift(stream, ids, instances)]
     if options.json:
-        told = {"command": "key_streams", "version": evenly.__version__, "parameters": {"window": WINDOW}}
-        print(json.dumps({**told, "results": rows}))
+        print_json("key_streams", {"window": WINDOW}, rows)
     else:
         show(rows)
 

@@ -11,8 +11,6 @@ Evenly where a key has more than an instance's share (`aggregate_by_key`; `apply
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import statistics
 import sys
@@ -28,6 +26,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import evenly
+from arguments import benchmark_parser
+from evenly.cli.output import print_json
 from evenly.measures import imbalance_pct
 from evenly.spark.session import local_session
 from recorded_keys import recorded_keys
@@ -280,13 +280,12 @@ def _show_bars(cases: list[tuple[str, int]], names: list[str], number: Callable[
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = benchmark_parser(__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--instances", default="8,16")
     parser.add_argument("--rows", type=int, default=60_000)
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--streams", default="", help="only streams whose name holds one of these, separated by commas")
-    parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     results: list[dict[str, object]] = []
     for instances in (int(text) for text in options.instances.split(",")):
@@ -306,8 +305,7 @@ def main() -> None:
             stream.df.unpersist()
         spark.stop()
     if options.json:
-        told = {"command": "keyed_stage", "version": evenly.__version__}
-        print(json.dumps({**told, "parameters": {"rows": options.rows, "rounds": options.rounds}, "results": results}))
+        print_json("keyed_stage", {"rows": options.rows, "rounds": options.rounds}, results)
     else:
         show(results)
 

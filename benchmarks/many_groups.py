@@ -7,8 +7,6 @@ Learning the mapping is part of the time of `apply_by_key`.
 
 from __future__ import annotations
 
-import argparse
-import json
 import statistics
 import sys
 import time
@@ -23,6 +21,8 @@ from rich.console import Console
 from rich.table import Table
 
 import evenly
+from arguments import benchmark_parser
+from evenly.cli.output import print_json
 from evenly.spark.session import local_session
 
 INSTANCES = 4
@@ -108,19 +108,17 @@ def show(results: list[dict[str, object]], groups: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = benchmark_parser(__doc__)
     parser.add_argument("--groups", type=int, default=100_000)
     parser.add_argument("--rows", type=int, default=5, help="rows a group")
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     spark = local_session("evenly benchmark", slots=2, memory="2g", spark__sql__shuffle__partitions=str(INSTANCES))
     results = measure(make_rows(spark, options.groups, options.rows), options.groups, options.rounds)
     spark.stop()
     if options.json:
         parameters = {"groups": options.groups, "rows": options.rows, "rounds": options.rounds}
-        told = {"command": "many_groups", "version": evenly.__version__, "parameters": parameters}
-        print(json.dumps({**told, "results": results}))
+        print_json("many_groups", parameters, results)
     else:
         show(results, options.groups)
 

@@ -8,8 +8,6 @@ the baseline, as in every command; the table shows its inverse, how many times a
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import sys
 import time
@@ -24,8 +22,9 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-import evenly
+from arguments import benchmark_parser
 from evenly import Mapping
+from evenly.cli.output import print_json
 from evenly.kernels.types import F64, I32, I64, U64
 from evenly.keys.dkg import DKG
 from evenly.lab.rivals.keys.exact_greedy import ExactGreedy
@@ -333,10 +332,9 @@ def one_core() -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = benchmark_parser(__doc__)
     parser.add_argument("--tuples", type=int, default=2_000_000, help="tuples of each stream")
     parser.add_argument("--rounds", type=int, default=7, help="rounds of which the best counts")
-    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     options = parser.parse_args()
     one_core()
     measured: list[list[Row]] = []
@@ -345,8 +343,7 @@ def main() -> None:
         measured.append(measure(contest, options.tuples, options.rounds))
     if options.json:
         parameters = {"tuples": options.tuples, "rounds": options.rounds, "capacity": CAPACITY, "lg_max_k": LG_MAX_K}
-        told = {"command": "micro", "version": evenly.__version__, "parameters": parameters}
-        print(json.dumps({**told, "results": [vars(row) for rows in measured for row in rows]}))
+        print_json("micro", parameters, [vars(row) for rows in measured for row in rows])
     else:
         show(measured)
 

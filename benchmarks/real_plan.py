@@ -9,24 +9,20 @@ as processes. Run it on an idle machine: what others take from the cores changes
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
-import sys
 from pathlib import Path
 
-from rich.console import Console
-
+from arguments import benchmark_parser
+from evenly.cli.output import people, print_json
 from evenly.dataflow.files import shipped_dataflow
-from evenly.planning import Assumptions, Catalogue, Size, highest_rate, plan, read_models, shipped_models
+from evenly.planning import Assumptions, Catalogue, MachineSize, highest_rate, plan, read_models, shipped_models
 from evenly.planning.models import Models
-from evenly.planning.profiling.search import SearchOptions, model_of, profile
+from evenly.planning.profiling.search import SearchOptions, model_of, profile_threads
 from evenly.planning.profiling.trials import SlotTrials, TrialOptions
 from evenly.planning.run import run_plan
 from evenly.planning.slots.operators import OperatorSpec
 
 TOLERANCE = 0.15
-people = Console(stderr=True, highlight=False)
 
 
 def measured(seconds: float) -> Models:
@@ -36,7 +32,7 @@ def measured(seconds: float) -> Models:
     for one in shipped_dataflow("examples").operators:
         if one.function:
             with SlotTrials(OperatorSpec(one.function), TrialOptions(seconds=seconds, slope=0.05)) as trials:
-                model = model_of(one.model, list(profile(trials.run, how)))
+                model = model_of(one.model, list(profile_threads(trials.run, how)))
             best = model.best
             people.print(f"{one.model}: {best.rate:,.4g} tuples/s with {best.threads} threads at {best.cpu_pct:.0f} % cpu")
             models = models.with_others([model])
@@ -44,16 +40,15 @@ def measured(seconds: float) -> Models:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = benchmark_parser(__doc__)
     parser.add_argument("--seconds", type=float, default=3.0, help="seconds of a trial")
     parser.add_argument("--part", type=float, default=0.6, help="of the highest rate")
     parser.add_argument("--run", type=float, default=20.0, help="seconds of the run")
     parser.add_argument("--models", type=Path, help="models of an earlier profile")
-    parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     models = shipped_models().with_others(read_models(options.models).values()) if options.models else measured(options.seconds)
     flow = shipped_dataflow("examples")
-    here = Catalogue((Size("here", os.cpu_count() or 1),)).take([("here", 1)])
+    here = Catalogue((MachineSize("here", os.cpu_count() or 1),)).take([("here", 1)])
     assumed = Assumptions("slot-aware")
     most = highest_rate(flow, models, here, assumptions=assumed)
     made = plan(flow, models, options.part * most.rate, machines=here, assumptions=assumed)
@@ -71,7 +66,7 @@ def main() -> None:
         "holds": ratio >= 1.0 - TOLERANCE,
     }
     if options.json:
-        sys.stdout.write(json.dumps({"command": "bench-plan", "results": [result]}) + "\n")
+        print_json("real_plan", {"seconds": options.seconds, "part": options.part}, [result])
     else:
         people.print(
             f"planned {made.rate:.4g} tuples/s ({result['threads']} threads on {result['slots']} slots), "

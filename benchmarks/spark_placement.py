@@ -9,10 +9,8 @@ tasks  what a task behind the shuffle takes at 16, 256 and 1,000 instances, from
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import io
-import json
 import statistics
 import sys
 import tempfile
@@ -28,6 +26,8 @@ from rich.console import Console
 from rich.table import Table
 
 import evenly
+from arguments import benchmark_parser
+from evenly.cli.output import print_json
 from evenly.diagnosis.event_log import open_event_log
 from evenly.spark.session import local_session
 
@@ -217,11 +217,10 @@ def show_tasks(results: list[dict[str, object]]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = benchmark_parser(__doc__)
     parser.add_argument("--part", choices=("rows", "tasks"), help="only this part")
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     results: list[dict[str, object]] = []
     if options.part != "tasks":
@@ -234,9 +233,7 @@ def main() -> None:
         spark.stop()
     short = [] if options.part == "rows" else tasks(options.rounds)
     if options.json:
-        told = {"command": "spark_placement", "version": evenly.__version__}
-        parameters = {"rows": options.rows, "rounds": options.rounds}
-        print(json.dumps({**told, "parameters": parameters, "results": results + short}))
+        print_json("spark_placement", {"rows": options.rows, "rounds": options.rounds}, results + short)
         return
     if results:
         show(results)

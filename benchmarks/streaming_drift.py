@@ -10,8 +10,6 @@ kept, without observation.
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 import tempfile
 import time
@@ -26,6 +24,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 import evenly
+from arguments import benchmark_parser
+from evenly.cli.output import print_json
 from evenly.kernels.types import F64
 from evenly.keys.dkg import DKG
 from evenly.measures import imbalance_pct, instance_loads
@@ -200,12 +200,11 @@ def show(results: list[dict[str, object]]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = benchmark_parser(__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument(
         "--rows", type=int, default=10**9, help="rows taken at equal distances from the whole stream; all, if it has fewer"
     )
-    parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     # Only state in RocksDB can be moved.
     settings = {
@@ -222,8 +221,8 @@ def main() -> None:
         anew = made_anew(source)
     spark.stop()
     if options.json:
-        told = {"command": "streaming_drift", "version": evenly.__version__, "parameters": {"rows": options.rows}}
-        print(json.dumps({**told, "results": results, "made_anew_pct": anew.tolist()}))
+        every = [{"series": "made anew", "x": at, "imbalance_pct_mean": value} for at, value in enumerate(anew.tolist())]
+        print_json("streaming_drift", {"rows": options.rows}, results + every)
     else:
         show(results)
         late = anew[anew.size // 2 :].mean()

@@ -11,8 +11,6 @@ What placing and watching cost is measured with large batches of queries that do
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 import tempfile
 import time
@@ -29,6 +27,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 import evenly
+from arguments import benchmark_parser
+from evenly.cli.output import print_json
 from evenly.measures import imbalance_pct
 from evenly.spark.session import local_session
 from evenly.spark.state.reading import rows_per_partition
@@ -237,12 +237,11 @@ def show(results: list[dict[str, object]]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = benchmark_parser(__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--rows", type=int, default=20_000, help="rows a batch")
     parser.add_argument("--query", default="", help="only queries whose name holds this, and not what watching costs")
     parser.add_argument("--watched-rows", type=int, default=500_000, help="rows a batch where watching is measured")
-    parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     spark = local_session("evenly streaming", slots=INSTANCES, memory="3g", spark__sql__session__timeZone="UTC")
     results: list[dict[str, object]] = []
@@ -255,8 +254,7 @@ def main() -> None:
                 watching = measure_watching(spark, Path(scratch), stream, keys, options.watched_rows)
     spark.stop()
     if options.json:
-        told = {"command": "streaming_keys", "version": evenly.__version__, "parameters": {"rows": options.rows}}
-        print(json.dumps({**told, "results": results + watching}))
+        print_json("streaming_keys", {"rows": options.rows}, results + watching)
     else:
         show(results)
         if watching:

@@ -16,7 +16,6 @@ grouping (PKG) gives each word to the less loaded of the two tasks of its key.
 from __future__ import annotations
 
 import argparse
-import json
 import multiprocessing
 import os
 import selectors
@@ -35,7 +34,8 @@ import pyarrow.parquet as pq
 from pyspark import BarrierTaskContext
 from pyspark.sql import DataFrame, SparkSession
 
-import evenly
+from arguments import benchmark_parser
+from evenly.cli.output import print_json
 from evenly.emission.destinations import NumberedRow
 from evenly.emission.destinations.delivery import Pacing, Partition, deliver
 from evenly.emission.link.outgoing import UNSCHEDULED
@@ -301,7 +301,7 @@ def _middle(runs: list[dict[str, object]]) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = benchmark_parser(__doc__)
     parser.add_argument("folder", nargs="?", default=os.environ.get("EVENLY_DATA") or None)
     parser.add_argument("--load", type=float, default=0.95, help="how much of the time the link is busy, on average")
     parser.add_argument("--interval-ms", default="10,50,130")
@@ -310,12 +310,10 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=4.0, help="of arrivals, for each setting")
     parser.add_argument("--rounds", type=int, default=1, help="runs of each setting, in turn")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     results = measured(options)
     if options.json:
-        told = {"command": "word-count", "version": evenly.__version__, "parameters": vars(options), "results": results}
-        print(json.dumps(told))
+        print_json("word-count", vars(options), results)
     else:
         print("\n".join(tables(results)))
 

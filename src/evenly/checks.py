@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from numbers import Integral
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from evenly.errors import InvalidKeys, InvalidParameter
 from evenly.kernels.types import F64
-from evenly.sketches.hashing import WRITABLE, Keys
+
+if TYPE_CHECKING:
+    from evenly.sketches.hashing import Keys  # it loads kernels, and workers check numbers too
 
 MAX_INSTANCES = 10_000
 
@@ -29,17 +32,22 @@ def checked_instances(instances: int) -> int:
 
 def checked_queues(values: ArrayLike, instances: int, name: str) -> F64:
     """A copy of `values`, one number for each instance, finite and not negative."""
+    return checked_numbers(values, name, instances, each=f"of {instances} instances")
+
+
+def checked_numbers(values: ArrayLike, name: str, count: int | None, *, each: str) -> F64:
+    """A copy of `values`, `count` numbers in one row (None: however many), finite and not negative."""
     try:
-        queues: F64 = np.require(np.array(values, np.float64), requirements=WRITABLE)
+        numbers: F64 = np.array(values, np.float64, order="C")
     except (TypeError, ValueError) as error:
         raise InvalidParameter(f"{name} must be numbers, got {values!r}") from error
-    if queues.shape != (instances,):
-        raise InvalidParameter(f"{name} must have one number for each of {instances} instances, got shape {queues.shape}")
-    bad = ~(np.isfinite(queues) & (queues >= 0.0))
+    if numbers.ndim != 1 or count not in (None, numbers.size):
+        raise InvalidParameter(f"{name} must have one number for each {each}, got shape {numbers.shape}")
+    bad = ~(np.isfinite(numbers) & (numbers >= 0.0))
     if bad.any():
         at = int(np.argmax(bad))
-        raise InvalidParameter(f"{name}[{at}] is {queues[at]}: it must be finite and at least 0")
-    return queues
+        raise InvalidParameter(f"{name}[{at}] is {numbers[at]}: it must be finite and at least 0")
+    return numbers
 
 
 def tuple_count(keys: Keys) -> int:

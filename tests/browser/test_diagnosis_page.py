@@ -1,33 +1,20 @@
 """The page of a diagnosis as a browser shows it."""
 
-import shutil
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 from matplotlib import image
 
+import command
 import event_logs as made
-from evenly.cli.main import main
+from browsing import chromium, needs_chromium
 from evenly.diagnosis.keys import HeavyKey, KeysAt, KeysDiagnosis
 from evenly.diagnosis.state import StateDiagnosis, checkpoint_diagnosis
 from evenly.files import write_whole
 from evenly.report.diagnosis_page import checkpoint_page, keys_page
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 UNEVEN, EVEN = (0xC2, 0x57, 0x1A), (0x1B, 0x7F, 0x6B)
 
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine (on Debian: apt-get install chromium)")
-
-
-def chromium(tmp_path, page, *options):
-    profile = tmp_path / "profile"
-    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
-    flags += ["--disable-sync", "--no-first-run", "--disable-quic", f"--user-data-dir={profile}", "--window-size=1000,1200"]
-    return subprocess.run(
-        [CHROMIUM, *flags, *options, page.as_uri()], capture_output=True, text=True, timeout=900, check=True
-    ).stdout
+pytestmark = needs_chromium
 
 
 def painted(tmp_path, page):
@@ -42,10 +29,7 @@ def painted(tmp_path, page):
 def log_page(tmp_path, monkeypatch):
     log, page = tmp_path / "app-1", tmp_path / "page.html"
     log.write_bytes(made.text(made.skewed_job(rows=(100, 110, 90, 200))))
-    monkeypatch.setattr(sys, "argv", ["evenly", "diagnose", "log", str(log), "--page", str(page)])
-    with pytest.raises(SystemExit) as stopped:
-        main()
-    assert stopped.value.code == 0
+    assert command.run(monkeypatch, "diagnose", "log", log, "--page", page) == 0
     return page
 
 

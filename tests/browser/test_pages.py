@@ -1,34 +1,21 @@
 """Pages as a browser shows them."""
 
-import shutil
-import subprocess
-
 import numpy as np
 import pytest
 from matplotlib import image
 
+from browsing import chromium, needs_chromium
 from evenly.files import write_whole
-from evenly.report.comparison import Comparison, Placement
-from evenly.report.page import comparison_page
+from evenly.report.comparison import Comparison, PlacedRun
+from evenly.report.comparison_page import comparison_page
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine (on Debian: apt-get install chromium)")
-
-
-def chromium(tmp_path, page, *options):
-    profile = tmp_path / "profile"
-    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
-    flags += ["--disable-sync", "--no-first-run", "--disable-quic", f"--user-data-dir={profile}", "--window-size=1000,1200"]
-    return subprocess.run(
-        [CHROMIUM, *flags, *options, page.as_uri()], capture_output=True, text=True, timeout=900, check=True
-    ).stdout
+pytestmark = needs_chromium
 
 
 @pytest.fixture
 def page(tmp_path):
-    by_hash = Placement("hash", np.array([100, 100, 100, 300]), np.array([1.0, 1.1, 0.9, 3.0]), 3.1, 4.0)
-    by_evenly = Placement("evenly", np.array([150, 150, 151, 149]), np.array([1.5, 1.5, 1.6, 1.5]), 1.7, 2.4)
+    by_hash = PlacedRun("hash", np.array([100, 100, 100, 300]), np.array([1.0, 1.1, 0.9, 3.0]), 3.1, 4.0)
+    by_evenly = PlacedRun("evenly", np.array([150, 150, 151, 149]), np.array([1.5, 1.5, 1.6, 1.5]), 1.7, 2.4)
     compared = Comparison(by_hash, by_evenly, learning_s=0.3, least_imbalance_pct=0.0, same_results=True)
     path = tmp_path / "page.html"
     write_whole(path, comparison_page(compared, rows=600, wait_us=5.0))

@@ -1,30 +1,21 @@
 """The page of a plan as a browser shows it."""
 
-import shutil
-import subprocess
-
-import pytest
-
+from browsing import chromium, needs_chromium
 from evenly.dataflow.files import shipped_dataflow
 from evenly.files import write_whole
-from evenly.planning import Assumptions, compare, plan, shipped_models
+from evenly.planning import Assumptions, compare_pairs, plan, shipped_models
 from evenly.planning.spark_settings import spark_settings
 from evenly.report.plan_page import plan_page
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine (on Debian: apt-get install chromium)")
+pytestmark = needs_chromium
 
 
 def test_the_page_draws_every_slot_and_says_what_breaks_first(tmp_path):
     models, flow, assumed = shipped_models(), shipped_dataflow("diamond"), Assumptions("slot-aware")
     best = plan(flow, models, 100.0, assumptions=assumed)
     page = tmp_path / "plan.html"
-    write_whole(page, plan_page(best, compare(flow, models, 100.0, assumptions=assumed), spark_settings(best)))
-    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", f"--user-data-dir={tmp_path / 'profile'}"]
-    shown = subprocess.run(
-        [CHROMIUM, *flags, "--dump-dom", page.as_uri()], capture_output=True, text=True, timeout=900, check=True
-    ).stdout
+    write_whole(page, plan_page(best, compare_pairs(flow, models, 100.0, assumptions=assumed), spark_settings(best)))
+    shown = chromium(tmp_path, page, "--dump-dom")
     assert shown.count("<title>slot ") == best.placement.slots == 10
     assert "First to break" in shown
     assert "MBA+SAM" in shown

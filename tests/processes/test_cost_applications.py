@@ -17,11 +17,12 @@ import pytest
 
 from evenly.errors import InvalidParameter
 from evenly.lab.papers.applications import catalogue, graph
-from evenly.lab.papers.applications.calls import CountUp, CountWords, LookUp, Reach, Wait
+from evenly.lab.papers.applications.calls import CountUp, CountWords, LookUp, ReachSearch, Wait
 from evenly.lab.papers.posg import recorded as posg_recorded
-from evenly.lab.papers.verdicts import reached
+from evenly.lab.papers.recorded_data import find_recorded
+from evenly.lab.papers.verdicts import at_least
 
-PACKAGES = posg_recorded.find(posg_recorded.REACH_FILE)
+PACKAGES = find_recorded(posg_recorded.REACH_FILE)
 CACHES = (
     posg_recorded._tweets,
     posg_recorded._reach,
@@ -75,15 +76,15 @@ def test_reach_is_a_breadth_first_search(depth):
     edges: dict[int, set[int]] = {}
     for source, target in zip(sources.tolist(), targets.tolist(), strict=True):
         edges.setdefault(source, set()).add(target)
-    first, neighbours = graph.packed(sources, targets, 60)
-    search = Reach(first, neighbours, depth=depth)
+    first, neighbours = graph.packed_graph(sources, targets, 60)
+    search = ReachSearch(first, neighbours, depth=depth)
     for node in range(60):
         assert search(SimpleNamespace(node=node)) == searched(edges, node, depth)
 
 
 def test_reach_takes_the_stated_time_for_an_edge():
-    first, neighbours = graph.packed(np.zeros(20, np.int64), np.arange(20), 20)
-    search = Reach(first, neighbours, edge_us=2_000.0)
+    first, neighbours = graph.packed_graph(np.zeros(20, np.int64), np.arange(20), 20)
+    search = ReachSearch(first, neighbours, edge_us=2_000.0)
     started = time.perf_counter()
     assert search(SimpleNamespace(node=0)) == (19, 20), "node 0 is its own neighbour: no second search from it"
     assert time.perf_counter() - started >= 0.04
@@ -157,7 +158,7 @@ def test_searches_of_recorded_packages_scan_what_was_recorded():
     made = graph.dependents()
     recorded = pq.read_table(PACKAGES)
     cost, nodes = recorded["cost"].to_numpy(), recorded["reach3_nodes"].to_numpy()
-    search = Reach(made.first, made.neighbours).search
+    search = ReachSearch(made.first, made.neighbours).search
     chosen = [*np.argsort(-cost)[:10], *np.random.default_rng(0).integers(0, cost.size, 300)]
     assert all(search(int(node)) == (nodes[node], cost[node]) for node in chosen)
     assert catalogue._most_edges() == cost.max()
@@ -223,7 +224,7 @@ def test_a_bad_time_is_named():
 
 def test_workers_need_little_to_run_the_functions():
     """A Spark worker unpickles the function: no compiler of kernels is to be loaded for that."""
-    pickled = pickle.dumps([LookUp(), CountWords(), CountUp(), Wait(), Reach(np.array([0, 0]), np.array([], np.int32))])
+    pickled = pickle.dumps([LookUp(), CountWords(), CountUp(), Wait(), ReachSearch(np.array([0, 0]), np.array([], np.int32))])
     program = (
         f"import pickle, sys; made = pickle.loads({pickled!r}); "
         "assert not {'numba', 'pyspark', 'matplotlib', 'pyarrow'} & sys.modules.keys(), sys.modules.keys()"
@@ -233,6 +234,6 @@ def test_workers_need_little_to_run_the_functions():
 
 
 def test_a_published_gain_is_reproduced_when_it_is_reached():
-    assert reached("1", "s", 1, published=1.5, measured=2.0, within_pct=5.0).verdict == "reproduced"
-    assert reached("1", "s", 1, published=1.5, measured=1.44, within_pct=5.0).verdict == "reproduced"
-    assert reached("1", "s", 1, published=1.5, measured=1.42, within_pct=5.0).verdict == "not reproduced"
+    assert at_least("s", 1, published=1.5, measured=2.0, within_pct=5.0).verdict == "reproduced"
+    assert at_least("s", 1, published=1.5, measured=1.44, within_pct=5.0).verdict == "reproduced"
+    assert at_least("s", 1, published=1.5, measured=1.42, within_pct=5.0).verdict == "not reproduced"

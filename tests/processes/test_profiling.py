@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 
 import pytest
 
-from evenly.cli.main import main
+from command import run
 from evenly.dataflow import Dataflow, Edge, Operator
 from evenly.errors import DamagedData, InvalidParameter
 from evenly.planning import Assumptions, Models, PerformanceModel, Point, plan, read_models, shipped_models
 from evenly.planning.examples import BatchFileWrite, BlobDownload, Pi, TableLookup, XmlParse
-from evenly.planning.machines import Catalogue, Size
-from evenly.planning.profiling.search import SearchOptions, Trial, flat_or_falling, model_of, profile, thread_counts
+from evenly.planning.machines import Catalogue, MachineSize
+from evenly.planning.profiling.search import SearchOptions, SlotTrial, flat_or_falling, model_of, profile_threads, thread_counts
 from evenly.planning.profiling.trials import SlotTrials, TrialLog, TrialOptions
 from evenly.planning.run import run_plan
 from evenly.planning.slots.operators import OperatorSpec
@@ -29,14 +28,14 @@ class Made:
 
     def __call__(self, threads, rate):
         self.trials.append((threads, rate))
-        return Trial(threads, rate, rate <= self.peak(threads), 50.0, 5.0)
+        return SlotTrial(threads, rate, rate <= self.peak(threads), 50.0, 5.0)
 
 
 @pytest.mark.parametrize("first", [0.5, 10.0, 5_000.0])
 @pytest.mark.parametrize("precision", [0.01, 0.2])
 def test_the_peak_is_bracketed(first, precision):
     made = Made(lambda threads: 100.0 * min(threads, 4))
-    peaks = list(profile(made, SearchOptions(first_rate=first, precision=precision, most_threads=9)))
+    peaks = list(profile_threads(made, SearchOptions(first_rate=first, precision=precision, most_threads=9)))
     for one in peaks:
         peak = 100.0 * min(one.threads, 4)
         assert one.stable
@@ -44,35 +43,35 @@ def test_the_peak_is_bracketed(first, precision):
 
 
 def test_threads_stop_when_the_rate_is_flat_or_falls():
-    flat = list(profile(Made(lambda threads: 10.0 * min(threads, 4)), SearchOptions(precision=0.01)))
+    flat = list(profile_threads(Made(lambda threads: 10.0 * min(threads, 4)), SearchOptions(precision=0.01)))
     assert [one.threads for one in flat] == [1, 2, 3, 4, 6, 9]
-    falling = list(profile(Made(lambda threads: 300.0 - 10.0 * threads), SearchOptions(precision=0.01)))
+    falling = list(profile_threads(Made(lambda threads: 300.0 - 10.0 * threads), SearchOptions(precision=0.01)))
     assert [one.threads for one in falling] == [1, 2, 3]
-    rising = list(profile(Made(lambda threads: 10.0 * threads), SearchOptions(precision=0.01, most_threads=20)))
+    rising = list(profile_threads(Made(lambda threads: 10.0 * threads), SearchOptions(precision=0.01, most_threads=20)))
     assert [one.threads for one in rising] == [1, 2, 3, 4, 6, 9, 13, 19]
 
 
 def test_steps_are_the_papers():
     made = Made(lambda _: 35.0)
-    (peak,) = profile(made, SearchOptions(rate_step=10.0, most_threads=1))
+    (peak,) = profile_threads(made, SearchOptions(rate_step=10.0, most_threads=1))
     assert peak.rate == 30.0
     assert [rate for _, rate in made.trials] == [10.0, 20.0, 30.0, 40.0]
     assert list(thread_counts(SearchOptions(thread_step=5, most_threads=12))) == [1, 6, 11]
     with pytest.raises(InvalidParameter, match="even 50 tuples/s are not stable with 1 threads"):
-        list(profile(made, SearchOptions(rate_step=50.0)))
+        list(profile_threads(made, SearchOptions(rate_step=50.0)))
 
 
 def test_bisecting_needs_fewer_trials_than_steps():
     bisected, stepped = Made(lambda _: 997.0), Made(lambda _: 997.0)
-    list(profile(bisected, SearchOptions(most_threads=1, precision=0.01)))
-    list(profile(stepped, SearchOptions(most_threads=1, rate_step=10.0)))
+    list(profile_threads(bisected, SearchOptions(most_threads=1, precision=0.01)))
+    list(profile_threads(stepped, SearchOptions(most_threads=1, rate_step=10.0)))
     assert len(bisected.trials) < len(stepped.trials) / 4
 
 
 def test_an_operator_that_carries_nothing_or_anything_ends_the_search():
     with pytest.raises(InvalidParameter, match="no rate down to"):
-        list(profile(Made(lambda _: 0.0)))
-    (peak,) = profile(Made(lambda _: 1e12), SearchOptions(most_threads=1, most_rate=1_000.0))
+        list(profile_threads(Made(lambda _: 0.0)))
+    (peak,) = profile_threads(Made(lambda _: 1e12), SearchOptions(most_threads=1, most_rate=1_000.0))
     assert 500.0 < peak.rate <= 1_000.0
 
 
@@ -102,13 +101,13 @@ def test_flat_looks_at_the_last_few_only():
 def test_an_interrupted_search_goes_on_from_its_log(tmp_path):
     path = tmp_path / "trials"
     made = Made(lambda _: 100.0)
-    search = profile(TrialLog(path, "key").wrap(made), SearchOptions(most_threads=3))
+    search = profile_threads(TrialLog(path, "key").wrap(made), SearchOptions(most_threads=3))
     next(search)
     before = len(made.trials)
     again = Made(lambda _: 100.0)
     log = TrialLog(path, "key")
     assert log.known == before
-    peaks = list(profile(log.wrap(again), SearchOptions(most_threads=3)))
+    peaks = list(profile_threads(log.wrap(again), SearchOptions(most_threads=3)))
     assert len(peaks) == 3
     assert {threads for threads, _ in again.trials} == {2, 3}
     assert TrialLog(path, "another key").known == 0
@@ -119,7 +118,10 @@ def test_an_interrupted_search_goes_on_from_its_log(tmp_path):
 
 
 def test_the_model_of_the_peaks_has_their_numbers():
-    peaks = [Trial(1, 10.0, stable=True, cpu_pct=120.0, mem_pct=5.0), Trial(2, 20.0, stable=True, cpu_pct=60.0, mem_pct=6.0)]
+    peaks = [
+        SlotTrial(1, 10.0, stable=True, cpu_pct=120.0, mem_pct=5.0),
+        SlotTrial(2, 20.0, stable=True, cpu_pct=60.0, mem_pct=6.0),
+    ]
     assert model_of("x", peaks).points == (Point(1, 10.0, 100.0, 5.0), Point(2, 20.0, 60.0, 6.0))
 
 
@@ -157,13 +159,6 @@ def test_an_operator_that_fails_says_so():
 SMALL = ("--seconds", "0.4", "--precision", "0.5", "--most-threads", "2", "--slope", "0.5", "--first-rate", "20")
 
 
-def run(monkeypatch, *arguments):
-    monkeypatch.setattr(sys, "argv", ["evenly", *arguments])
-    with pytest.raises(SystemExit) as stopped:
-        main()
-    return stopped.value.code
-
-
 @pytest.mark.parametrize("name", ["XmlParse", "Pi", "BatchFileWrite", "BlobDownload", "TableLookup"])
 def test_the_examples_are_profiled_for_real(monkeypatch, capsys, tmp_path, name):
     out, picture = tmp_path / "models.yaml", tmp_path / "model.svg"
@@ -184,7 +179,7 @@ def test_a_plan_is_run_for_real_with_its_threads_and_slots():
     operators = [Operator(name, "slow", function="evenly.planning.examples:Pi") for name in "ab"]
     ends = (Operator("source", kind="source"), *operators, Operator("sink", kind="sink"))
     flow = Dataflow("two", ends, (Edge("source", "a"), Edge("a", "b", 0.5), Edge("b", "sink")))
-    here = Catalogue((Size("here", max(2, os.cpu_count() or 1)),))
+    here = Catalogue((MachineSize("here", max(2, os.cpu_count() or 1)),))
     made = plan(flow, models, 30.0, machines=here, assumptions=Assumptions("slot-aware"))
     found = run_plan(made, seconds=4.0)
     assert not found.aborted

@@ -144,7 +144,7 @@ def test_what_cannot_be_dealt_is_refused():
             levels(np.array([1.0, bad]))
         with pytest.raises(InvalidCost, match=rf"loads\[0\] is {bad}"):
             BatchDealer(None, 2, loads=[bad, 1.0])
-    with pytest.raises(InvalidParameter, match="instances must be from 1"):
+    with pytest.raises(InvalidParameter, match="instances must be a whole number from 1"):
         BatchDealer(None, 0)
     with pytest.raises(InvalidParameter, match="'shortest'"):
         BatchDealer(None, 2, rule="shortest")

@@ -15,7 +15,7 @@ from evenly.planning.allocation import LSA, MBA
 from evenly.planning.mapping import SAM
 from evenly.planning.network import crossing_rate
 from evenly.planning.plan import PAIRS, planned
-from evenly.planning.prediction import routed, usage_at
+from evenly.planning.prediction import shares_of, usage_at
 
 SLOT_AWARE = Assumptions("slot-aware")
 
@@ -151,7 +151,7 @@ def test_slots_never_decrease_with_the_rate_where_more_threads_use_more(case, on
 def test_shares_add_up_and_usage_grows_with_the_rate(case, rate, pair, routing):
     flow, models = case
     made = plan(flow, models, rate, allocation=pair[0], mapping=pair[1])
-    shares = routed(made.placement, models, Assumptions(routing))
+    shares = shares_of(made.placement, models, Assumptions(routing))
     for found in shares.values():
         assert sum(one.part for one in found) == pytest.approx(1.0)
     half, whole = (usage_at(made.placement, shares, part * rate)[0] for part in (0.5, 1.0))

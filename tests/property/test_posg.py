@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from evenly.kernels import virtual_finish_instances as kernels
-from evenly.lab.rivals.shuffle.posg import POSG, READINGS, SchedulerState
+from evenly.lab.rivals.shuffle.posg import POSG, READINGS, PosgState
 from evenly.lab.rivals.shuffle.posg_messages import SyncRequest
 from evenly.lab.rivals.shuffle.virtual_finish import VirtualFinish
 from evenly.lab.simulation.compiled import COMPILED
@@ -195,12 +195,12 @@ def test_posg_is_never_stuck_whatever_happens_to_messages(seed, reading, k, sile
             elif chosen != silent:
                 channel.send(message)
         lasted = lasted + 1 if (scheduler.state, scheduler.epoch) == before else 0
-        waits = scheduler.state is SchedulerState.WAIT_ALL
+        waits = scheduler.state is PosgState.WAIT_ALL
         assert not waits or lasted <= 50, "a reply is awaited for ever"
         if j >= 1_500:
             reached.add(scheduler.state)
-    assert scheduler.state is not SchedulerState.ROUND_ROBIN
-    assert SchedulerState.RUN in reached
+    assert scheduler.state is not PosgState.ROUND_ROBIN
+    assert PosgState.RUN in reached
     assert np.isfinite(scheduler.sent_ms).all()
 
 

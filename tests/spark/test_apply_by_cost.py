@@ -14,8 +14,8 @@ from evenly.costs import CostMeter, CostModel
 from evenly.costs.turns import in_turn
 from evenly.measures import imbalance_pct
 from evenly.spark.costs.dealing import deal_in_turn
-from evenly.spark.costs.routing import content_hash, slots, with_id
-from evenly.spark.placing.murmur3 import hash_int
+from evenly.spark.costs.row_ids import content_hash, with_id
+from evenly.spark.placing.murmur3 import hash_int, slots
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import tests
 cloudpickle.register_pickle_by_value(known_costs)

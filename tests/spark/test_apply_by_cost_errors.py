@@ -10,7 +10,6 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
-from evenly.spark.costs.letters import failure
 from pyspark import cloudpickle
 from pyspark.errors import PythonException
 from pyspark.sql import Row
@@ -31,6 +30,7 @@ from evenly.errors import (
 )
 from evenly.spark.costs.saved_costs import load_costs, save_costs
 from evenly.spark.worker_errors import own_error
+from evenly.worker.letters import failure
 from evenly.worker.results import Shape
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import tests

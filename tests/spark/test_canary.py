@@ -11,7 +11,8 @@ from pyspark.sql import functions as F
 import evenly
 from evenly.costs.model import CostModel
 from evenly.errors import UnsupportedSpark
-from evenly.spark.costs.routing import route, with_id
+from evenly.spark.costs.routing import route
+from evenly.spark.costs.row_ids import with_id
 from evenly.spark.features import Found
 from evenly.spark.placing import canary, murmur3
 from evenly.worker.routing import Routing

@@ -17,7 +17,7 @@ from evenly.diagnosis.event_log import open_event_log
 from evenly.diagnosis.keys import KeyAdvice
 from evenly.errors import DamagedData, EmptyStream, InvalidCheckpoint, InvalidParameter, UnknownColumn
 from evenly.keys.mapping import Mapping
-from evenly.spark.diagnosis import rows_of
+from evenly.spark.diagnosis import read_source
 from evenly.streams import zipf
 
 SLOTS = 8
@@ -195,9 +195,9 @@ def test_no_rows_and_no_table_are_told(spark, skewed):
     with pytest.raises(EmptyStream, match="no rows"):
         evenly.diagnose_keys(skewed.where("false"), key="user", instances=4)
     with pytest.raises(DamagedData, match="no_such_table is neither a file or folder on this machine nor a table"):
-        rows_of(spark, "no_such_table")
+        read_source(spark, "no_such_table")
     skewed.createOrReplaceTempView("orders")
-    assert rows_of(spark, "orders").columns == ["user", "shop"]
+    assert read_source(spark, "orders").columns == ["user", "shop"]
 
 
 @pytest.fixture(scope="module")

@@ -124,11 +124,11 @@ def test_a_table_of_another_type_is_refused_as_in_apply_in_arrow(spark, schema):
 def test_all_types_that_spark_refuses_are_refused(spark):
     from evenly.errors import InvalidResult
     from evenly.spark.keyed.results import Results
-    from evenly.worker.groups.tables import checked
+    from evenly.worker.groups.tables import checked_result
 
     for schema, values in MADE.items():
         with pytest.raises(InvalidResult, match="column 'x'"):
-            checked(pa.table({"x": values}), Results.of(spark, schema).arrow)
+            checked_result(pa.table({"x": values}), Results.of(spark, schema).arrow)
 
 
 def test_columns_are_taken_by_position_where_the_session_says_so(spark):

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 from functools import partial
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from command import run
 from evenly.cli import paper_shuffle
-from evenly.cli.main import main
 from evenly.lab.papers.applications.calls import Wait
 from evenly.lab.papers.osg import on_spark as osg_spark
 from evenly.lab.papers.posg import on_spark as posg_spark
 from evenly.lab.papers.posg import spark_bench
 from evenly.lab.papers.posg.spark_bench import Scale, SparkBench
-from evenly.lab.trials.rows import Batch, Stamped, Trial
+from evenly.lab.trials.rows import Stamped, TimedBatch, Trial
 
 pytestmark = pytest.mark.spark
 TINY = Scale(batch_s=0.2, learning_s=0.4, shift_batches=2, shift_rows=40, shift_scale=1.0 / 64.0)
@@ -55,10 +54,10 @@ def test_every_way_runs_every_row_once(trial):
 
 def test_evenly_learns_and_then_gives_the_dear_rows_to_all(trial):
     df = trial.frame(waits(400, times=5.0), partitions=2)  # so costly that dealing by cost pays
-    first, model = trial.evenly(df, 2, costs=None)
+    first, model = trial.by_evenly(df, 2, costs=None)
     assert first.rows == 400
     assert model.rows == 400, "all rows were measured"
-    batch, more = trial.evenly(df, 2, costs=model)
+    batch, more = trial.by_evenly(df, 2, costs=model)
     assert batch.rows == 400
     assert more.rows == 800, "what was known and what was measured now"
     dear = batch.instance[batch.costs_s > 0.015]
@@ -67,7 +66,7 @@ def test_evenly_learns_and_then_gives_the_dear_rows_to_all(trial):
 
 
 def test_the_bound_is_the_mean_of_the_instances_or_the_largest_row():
-    batch = Batch(np.array([0, 0, 1]), np.array([0.0, 1.0, 0.5]), np.array([1.0, 2.0, 3.5]), 4.0)
+    batch = TimedBatch(np.array([0, 0, 1]), np.array([0.0, 1.0, 0.5]), np.array([1.0, 2.0, 3.5]), 4.0)
     assert batch.bound_s(2) == pytest.approx(3.0)
     assert batch.bound_s(1) == pytest.approx(5.0)
     assert batch.stage_s == pytest.approx(3.5)
@@ -79,13 +78,6 @@ def test_a_slow_instance_takes_its_factor_longer():
     waited_ms, instance, started_s, ended_s = Stamped(Wait(), [3.0])(row)
     assert (waited_ms, instance) == (20.0, -1), "no task here"
     assert ended_s - started_s >= 0.06
-
-
-def run(monkeypatch, *arguments):
-    monkeypatch.setattr(sys, "argv", ["evenly", *arguments])
-    with pytest.raises(SystemExit) as stopped:
-        main()
-    return stopped.value.code
 
 
 @pytest.mark.usefixtures("small")
@@ -119,9 +111,9 @@ def test_osg_on_spark_searches_for_real(spark, monkeypatch, tmp_path):
     monkeypatch.setenv("EVENLY_DATA", str(tmp_path))
     seen = []
     with SparkBench(2, progress=seen.append, scale=TINY, spark=spark) as bench:
-        names = osg_spark.chosen([])
-        (two,) = [osg_spark.FIGURES[name].make(bench) for name in names]
-        assert sum(seen) == osg_spark.work(names, bench) == 7
+        names = osg_spark.PAPER.chosen([])
+        (two,) = [osg_spark.PAPER.figures[name].make(bench) for name in names]
+        assert sum(seen) == osg_spark.PAPER.work(names, bench) == 7
     assert {row["runs"] for row in two.points} == {2}
     assert all(row["completion_ms_min"] <= row["completion_ms_mean"] <= row["completion_ms_max"] for row in two.points)
     assert len(two.verdicts) == 5

@@ -11,7 +11,7 @@ from test_streaming import INSTANCES, ROCKSDB, Visits, by_hash, turned
 
 import evenly
 from evenly.errors import InvalidParameter
-from evenly.keys.placed import judge
+from evenly.keys.placed import judge_pipeline
 from evenly.spark.jvm.plan_roles import keyed_operators
 from evenly.spark.placing.slot_mark import marked
 from evenly.spark.streaming import keyed_query, mapping_store
@@ -97,7 +97,7 @@ def test_columns_are_followed_through_plans(spark):
     placed = marked(rows.withWatermark("ts", "1 minute").withColumn("slot", F.hash("user")), "slot", ("user",))
 
     def refused(pipeline):
-        return judge(keyed_operators(pipeline(placed)), key=("user",), slot="slot", window=None).refusal is not None
+        return judge_pipeline(keyed_operators(pipeline(placed)), key=("user",), slot="slot", window=None).refusal is not None
 
     assert [name for name, pipeline in USED.items() if refused(pipeline)] == []
     assert [name for name, pipeline in USED.items() if not any(it.stateful for it in keyed_operators(pipeline(placed)))] == []
@@ -111,10 +111,10 @@ def test_a_key_that_is_a_field_is_followed(spark):
     for placed, key in ((nested, "who.id"), (dotted, "`a.b`")):
         for columns, refused in (((key, "slot"), False), ((key,), True)):
             found = keyed_operators(placed.groupBy(*columns).count())
-            assert (judge(found, key=(key,), slot="slot", window=None).refusal is not None) == refused
+            assert (judge_pipeline(found, key=(key,), slot="slot", window=None).refusal is not None) == refused
         text = f"with one as (select * from {{p}}) select count(*) from one group by {key}, slot"
         found = keyed_operators(spark.sql(text, p=placed))
-        assert judge(found, key=(key,), slot="slot", window=None).refusal is None
+        assert judge_pipeline(found, key=(key,), slot="slot", window=None).refusal is None
         assert [it.stateful for it in found] == [True]
     placed = marked(rows.withColumn("my.slot", F.hash("`a.b`")), "my.slot", ("`a.b`",))
     assert keyed_operators(placed.groupBy("`a.b`", "`my.slot`").count())[0].roles == ("key 0", "slot")

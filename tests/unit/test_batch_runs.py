@@ -7,8 +7,8 @@ import pytest
 
 import naive
 from evenly.costs.dealing import BatchDealer
+from evenly.costs.meter import CostMeter
 from evenly.costs.model import CostModel
-from evenly.costs.report import CostMeter
 from evenly.costs.scheduler import CostScheduler, SchedulerState
 from evenly.costs.table import CostTable
 from evenly.costs.turns import in_turn

@@ -4,24 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-import sys
+from functools import partial
 
 import pytest
 
 import event_logs as made
-from evenly.cli.main import main
+from command import told
 
 
 @pytest.fixture
 def run(monkeypatch, capsys):
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["evenly", "diagnose", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stopped:
-            main()
-        printed = capsys.readouterr()
-        return stopped.value.code, printed.out, " ".join(printed.err.split())
-
-    return run
+    return partial(told, monkeypatch, capsys, "diagnose")
 
 
 @pytest.fixture

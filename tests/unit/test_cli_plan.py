@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import sys
 
 import pytest
 
-from evenly.cli.main import main
+import command
 from evenly.dataflow.files import shipped_dataflow
 from evenly.errors import InvalidParameter
 from evenly.lab.papers.model_driven import paper as model_driven
@@ -17,10 +16,7 @@ from evenly.report.plan_page import machines_svg
 
 
 def run(monkeypatch, capsys, *arguments):
-    monkeypatch.setattr(sys, "argv", ["evenly", *arguments])
-    with pytest.raises(SystemExit) as stopped:
-        main()
-    return stopped.value.code, *capsys.readouterr()
+    return command.run(monkeypatch, *arguments), *capsys.readouterr()
 
 
 def test_a_plan_is_one_json_object_with_a_row_for_each_operator(monkeypatch, capsys):
@@ -172,7 +168,7 @@ def test_the_paper_is_rerun_with_verdicts(monkeypatch, capsys, tmp_path):
 
 def test_rates_usage_and_completion_times_are_predicted_and_observed():
     bench = Bench(seconds=40.0)
-    rates, usage, latency = (model_driven.FIGURES[name].make(bench) for name in ("rates", "usage", "latency"))
+    rates, usage, latency = (model_driven.PAPER.figures[name].make(bench) for name in ("rates", "usage", "latency"))
     linear = {row["series"]: row for row in rates.points if row["dataflow"] == "linear"}
     assert linear["mba+dsm"]["planned_rate"] == 280.0
     assert linear["mba+dsm"]["published_way_rate"] == pytest.approx(200.0)
@@ -187,24 +183,24 @@ def test_rates_usage_and_completion_times_are_predicted_and_observed():
 def test_predictions_are_held_against_rehearsals(monkeypatch):
     monkeypatch.setattr("evenly.lab.papers.model_driven.rates.CASES", (("linear", 50), ("star", 100)))
     told = []
-    found = model_driven.FIGURES["rehearsed"].make(Bench(seconds=60.0, progress=told.append))
+    found = model_driven.PAPER.figures["rehearsed"].make(Bench(seconds=60.0, progress=told.append))
     assert len(told) == 20
     assert [row["verdict"] for row in found.verdicts[:2]] == ["reproduced"] * 2
     assert {row["routing"] for row in found.points} == {"shuffle", "slot-aware"}
 
 
 def test_a_large_dataflow_is_timed():
-    (point,) = model_driven.FIGURES["scale"].make(Bench()).points
+    (point,) = model_driven.PAPER.figures["scale"].make(Bench()).points
     assert point["slots"] >= 10_000
     assert point["seconds"] > 0.0
 
 
 def test_figures_are_chosen_by_name_and_cost_is_known():
-    assert model_driven.chosen([]) == list(model_driven.FIGURES)
-    assert model_driven.work(["models"]) == 0
-    assert model_driven.work(["rates", "usage"]) == 15
+    assert model_driven.PAPER.chosen([]) == list(model_driven.PAPER.figures)
+    assert model_driven.PAPER.work(["models"], Bench()) == 0
+    assert model_driven.PAPER.work(["rates", "usage"], Bench()) == 15
     with pytest.raises(InvalidParameter, match="no figure '3' to rerun"):
-        model_driven.chosen(["3"])
+        model_driven.PAPER.chosen(["3"])
 
 
 def test_r_squared_is_one_only_where_predictions_are_right():

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import sys
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 
-from evenly.cli.main import main
+from command import told
 from evenly.streams import zipf
 
 ROWS = 6_000
@@ -32,14 +32,7 @@ def file(request, table, tmp_path_factory):
 
 @pytest.fixture
 def run(monkeypatch, capsys):
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["evenly", "simulate", "keys", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stopped:
-            main()
-        printed = capsys.readouterr()
-        return stopped.value.code, printed.out, " ".join(printed.err.split())
-
-    return run
+    return partial(told, monkeypatch, capsys, "simulate", "keys")
 
 
 def test_json_has_both_fits_of_every_grouping_and_number_of_instances(run, file):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import sys
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +11,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 
-from evenly.cli.main import main
+from command import told
 from evenly.errors import EmptyStream, InvalidCost, InvalidParameter
 from evenly.lab.simulation.catalogue import SHUFFLE
 from evenly.lab.simulation.shuffle import best_of, compare_shuffle
@@ -36,14 +36,7 @@ def file(request, table, tmp_path_factory):
 
 @pytest.fixture
 def run(monkeypatch, capsys):
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["evenly", "simulate", "shuffle", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stopped:
-            main()
-        printed = capsys.readouterr()
-        return stopped.value.code, printed.out, " ".join(printed.err.split())
-
-    return run
+    return partial(told, monkeypatch, capsys, "simulate", "shuffle")
 
 
 def test_json_has_every_grouping_number_of_instances_and_load(run, file):

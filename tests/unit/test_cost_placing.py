@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from evenly.costs import CostMeter, CostModel, place
+from evenly.costs import CostMeter, CostModel, choose_dealing
 from evenly.costs.chance import expected_maximum, unevenness
-from evenly.costs.placing import WAYS
+from evenly.costs.placing import DEALING_WAYS
 from evenly.errors import InvalidParameter
 
 
@@ -47,7 +47,7 @@ def test_what_equal_numbers_of_rows_leave_uneven_is_as_the_formula_says(rows):
 
 
 def test_few_costly_rows_are_dealt_by_cost_and_the_figures_are_told():
-    decision = place(varied(), 8, rows=2_000)
+    decision = choose_dealing(varied(), 8, rows=2_000)
     assert decision.by_cost
     assert 0.03 < decision.gain < decision.promised < 0.2
     assert decision.reason.startswith("by cost")
@@ -55,47 +55,47 @@ def test_few_costly_rows_are_dealt_by_cost_and_the_figures_are_told():
 
 
 def test_the_promise_falls_with_the_root_of_the_rows():
-    few, many = (place(varied(), 8, rows=rows).promised for rows in (2_000, 200_000))
+    few, many = (choose_dealing(varied(), 8, rows=rows).promised for rows in (2_000, 200_000))
     assert few > 6.0 * many
     assert varied().gain == pytest.approx(few, abs=0.03)  # of its last batch, were it dealt perfectly
 
 
 def test_cheap_rows_and_wide_rows_go_out_evenly():
     cheap = varied(mean_s=10e-6)
-    assert not place(cheap, 8, rows=100_000_000).by_cost
+    assert not choose_dealing(cheap, 8, rows=100_000_000).by_cost
     model = varied(mean_s=0.008)
-    assert place(model, 8, rows=2_000, row_bytes=1e4, slots=8).by_cost
-    assert not place(model, 8, rows=2_000, row_bytes=1e7, slots=8).by_cost
+    assert choose_dealing(model, 8, rows=2_000, row_bytes=1e4, slots=8).by_cost
+    assert not choose_dealing(model, 8, rows=2_000, row_bytes=1e7, slots=8).by_cost
 
 
 def test_one_router_never_gets_100_million_rows_or_wide_ones():
     giant = learnt(np.minimum(np.arange(10_000), 1), np.r_[0.3 / 0.7 * 9_999 * 1e-3, np.full(9_999, 1e-3)])
-    assert place(giant, 8, rows=10_000, row_bytes=100.0).way == "one router"
-    assert place(giant, 8, rows=10_000, row_bytes=1e6).way != "one router"
-    assert place(giant, 8, rows=10_000, row_bytes=None).way != "one router"
-    assert place(varied(), 8, rows=100_000_000, row_bytes=100.0).way != "one router"
+    assert choose_dealing(giant, 8, rows=10_000, row_bytes=100.0).way == "one router"
+    assert choose_dealing(giant, 8, rows=10_000, row_bytes=1e6).way != "one router"
+    assert choose_dealing(giant, 8, rows=10_000, row_bytes=None).way != "one router"
+    assert choose_dealing(varied(), 8, rows=100_000_000, row_bytes=100.0).way != "one router"
 
 
 def test_constant_costs_and_what_is_not_known_go_out_evenly():
-    assert not place(alike(), 8, rows=2_000).by_cost
-    assert not place(CostModel(("key",)), 8, rows=2_000).by_cost
-    assert not place(varied(), 8, rows=None).by_cost
-    assert not place(varied(), 1, rows=2_000).by_cost
+    assert not choose_dealing(alike(), 8, rows=2_000).by_cost
+    assert not choose_dealing(CostModel(("key",)), 8, rows=2_000).by_cost
+    assert not choose_dealing(varied(), 8, rows=None).by_cost
+    assert not choose_dealing(varied(), 1, rows=2_000).by_cost
     with pytest.raises(InvalidParameter, match="got 0"):
-        place(varied(), 0, rows=2_000)
+        choose_dealing(varied(), 0, rows=2_000)
 
 
 def test_short_rows_first_may_take_what_the_batch_time_does_not_gain():
     model = varied(mean_s=0.0004)
     options = {"rows": 400_000, "slots": 8}
-    assert "short rows first" in place(model, 8, objective="completion", **options).reason
-    assert place(model, 8, objective="completion", **options).by_cost
-    assert not place(model, 8, objective="batch-time", **options).by_cost
+    assert "short rows first" in choose_dealing(model, 8, objective="completion", **options).reason
+    assert choose_dealing(model, 8, objective="completion", **options).by_cost
+    assert not choose_dealing(model, 8, objective="batch-time", **options).by_cost
 
 
 def test_more_routers_leave_more_over():
     model = varied(rows=500)
-    few, many = (place(model, 8, rows=500, partitions=routers).cost_s for routers in (1, 32))
+    few, many = (choose_dealing(model, 8, rows=500, partitions=routers).cost_s for routers in (1, 32))
     assert few < many
 
 
@@ -108,8 +108,8 @@ def test_the_rows_of_the_last_batch_are_remembered_saved_and_merged():
 
 def test_rows_are_dealt_in_turn_unless_routers_pay_for_themselves():
     model = varied(rows=500)
-    assert place(model, 8, rows=2_000, partitions=4).way == "in turn"
-    assert place(model, 8, rows=2_000, partitions=4, ways=WAYS[1:]).way != "in turn"
+    assert choose_dealing(model, 8, rows=2_000, partitions=4).way == "in turn"
+    assert choose_dealing(model, 8, rows=2_000, partitions=4, ways=DEALING_WAYS[1:]).way != "in turn"
     long = varied(rows=500, mean_s=10.0)  # the start of Python is nothing to these, and what is left over is a row or two
-    assert place(long, 8, rows=500, partitions=4, row_bytes=100.0).way == "one router"
-    assert place(long, 8, rows=500, partitions=4).reason.startswith("by cost, by routers: ")
+    assert choose_dealing(long, 8, rows=500, partitions=4, row_bytes=100.0).way == "one router"
+    assert choose_dealing(long, 8, rows=500, partitions=4).reason.startswith("by cost, by routers: ")

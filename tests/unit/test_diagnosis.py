@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenly.diagnosis.causes import Cause, Thresholds, diagnose_stage, together
-from evenly.diagnosis.stages import Exchange, Schedule, Stage, Tasks, largest_first
+from evenly.diagnosis.causes import Cause, Thresholds, diagnose_stage, repeated_findings
+from evenly.diagnosis.stages import Exchange, PastStage, Schedule, Tasks, tallest
 from evenly.errors import InvalidParameter
 
 BY_USER = Exchange("hashpartitioning", ("user",), ("user",), 8)
@@ -33,7 +33,7 @@ def stage(
     )
     overhead = np.asarray(columns.get("overhead_ms", [0] * run.size), np.int64)
     schedule = in_order(run + overhead, slots or run.size)
-    return Stage(
+    return PastStage(
         stage=columns.get("stage", 3),
         attempt=0,
         name="collect at /home/me/job.py:7",
@@ -250,7 +250,7 @@ def test_the_same_finding_of_one_line_is_told_once():
     uneven = [diagnose_stage(stage([r * 100 * n for r in rows], rows, stage=n)) for n in (1, 2, 3)]
     few = diagnose_stage(stage([90_000], cluster_slots=8, exchange=None, stage=8))
     even = diagnose_stage(stage(EVEN, stage=9))
-    found = together([even, few, *uneven])
+    found = repeated_findings([even, few, *uneven])
     assert [(one.worst.cause, one.times) for one in found] == [(Cause.KEYS, 3), (Cause.TOO_FEW, 1), (Cause.EVEN, 1)]
     assert found[0].worst.stage.stage == 3
     assert found[0].saved_s == pytest.approx(sum(one.saved_s for one in uneven))
@@ -275,6 +275,6 @@ def test_tasks_need_one_entry_each():
 
 
 def test_many_bars_are_thinned_out_from_the_largest_to_the_smallest():
-    thin = largest_first(np.arange(1_000), 10)
+    thin = tallest(np.arange(1_000), 10)
     assert (thin.size, thin[0], thin[-1]) == (10, 999, 0)
-    assert largest_first(np.array([1, 3, 2]), 10).tolist() == [3, 2, 1]
+    assert tallest(np.array([1, 3, 2]), 10).tolist() == [3, 2, 1]

@@ -12,9 +12,9 @@ import evenly
 from evenly.errors import InvalidParameter, InvalidResult
 from evenly.spark.keyed.functions import check_no_iterator
 from evenly.spark.keyed.merging import identity
-from evenly.worker.groups.frames import changes
+from evenly.worker.groups.frames import key_changes_of_arrays
 from evenly.worker.groups.pandas_rows import columns_of
-from evenly.worker.groups.tables import checked
+from evenly.worker.groups.tables import checked_result
 
 
 def yields(group):
@@ -72,7 +72,7 @@ X, T = pa.array([None], pa.decimal128(10, 2)), pa.array([0], pa.timestamp("us", 
 
 
 def test_a_time_in_another_zone_is_the_same_time():
-    assert checked(pa.table({"t": T, "x": X}), SCHEMA).schema == SCHEMA
+    assert checked_result(pa.table({"t": T, "x": X}), SCHEMA).schema == SCHEMA
 
 
 @pytest.mark.parametrize(
@@ -89,12 +89,12 @@ def test_a_time_in_another_zone_is_the_same_time():
 )
 def test_any_other_type_is_refused_with_the_column_and_both_types(columns, told):
     with pytest.raises(InvalidResult, match=told):
-        checked(pa.table(columns), SCHEMA)
+        checked_result(pa.table(columns), SCHEMA)
 
 
 def test_columns_are_taken_by_position_where_the_session_says_so():
     swapped = pa.table({"other": X, "names": T})
-    assert checked(swapped, SCHEMA, by_name=False).schema == SCHEMA
+    assert checked_result(swapped, SCHEMA, by_name=False).schema == SCHEMA
     frame = pd.DataFrame({"b": [1], "a": [2]})
     assert [column.tolist() for column in columns_of(frame, ["a", "b"], by_name=False)] == [[1], [2]]
     assert [column.tolist() for column in columns_of(frame, ["a", "b"], by_name=True)] == [[2], [1]]
@@ -120,4 +120,4 @@ def test_nan_is_one_key_and_so_are_both_zeros_and_null_is_another():
 def test_a_null_is_one_key_however_pandas_tells_it():
     for null in (None, float("nan")):
         values = np.array(["a", null, null, "b", "b"], np.object_)
-        assert changes([values]).tolist() == [True, False, True, False]
+        assert key_changes_of_arrays([values]).tolist() == [True, False, True, False]

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from evenly.cli.main import main
+from command import run
 from evenly.errors import InvalidParameter
 from evenly.lab.papers.dkg import paper as dkg
 from evenly.lab.papers.dkg.bench import Bench
 from evenly.lab.papers.dkg.related import pitch_cells
 from evenly.lab.papers.verdicts import number, sentence
 from evenly.report.figures import PaperFigure, draw_png
-from evenly.report.paper_page import Paper, paper_page
+from evenly.report.paper_page import paper_page
 
 RUNS = 100
 
@@ -34,7 +33,7 @@ def figure(bench):
 
     def make(name):
         if name not in made:
-            made[name] = dkg.FIGURES[name].make(bench)
+            made[name] = dkg.PAPER.figures[name].make(bench)
         return made[name]
 
     return make
@@ -213,7 +212,7 @@ def no_trace(monkeypatch, tmp_path):
 
 @pytest.mark.usefixtures("no_trace")
 def test_figure_10_without_its_trace_is_skipped_and_says_so():
-    ten = dkg.FIGURES["10"].make(Bench(100))
+    ten = dkg.PAPER.figures["10"].make(Bench(100))
     (row,) = ten.rows()
     assert "no wyscout_events.parquet in $EVENLY_DATA" in row["why"]
     assert (row["figure"], row["verdict"]) == ("10", None)
@@ -223,7 +222,7 @@ def test_figure_10_reads_positions_where_it_finds_them(no_trace):
     rng = np.random.default_rng(0)
     positions = pa.table({axis: pa.array(rng.integers(0, 101, 5_000), pa.int8()) for axis in "xy"})
     pq.write_table(positions, no_trace / "wyscout_events.parquet")
-    ten = dkg.FIGURES["10"].make(Bench(100))
+    ten = dkg.PAPER.figures["10"].make(Bench(100))
     assert ten.skipped is None
     assert curve(ten, "o-apx", "imbalance_pct_mean").max() < 0.1
     assert curve(ten, "dkg", "imbalance_pct_mean").size == 9
@@ -236,29 +235,29 @@ def test_a_position_has_one_cell_in_each_of_four_grids():
 
 
 def test_figures_are_chosen_in_the_order_of_the_paper_and_unknown_ones_refused():
-    assert dkg.chosen([]) == list(dkg.FIGURES)
-    assert dkg.chosen(["9", "Table 1", "2"]) == ["table-1", "2", "9"]
+    assert dkg.PAPER.chosen([]) == list(dkg.PAPER.figures)
+    assert dkg.PAPER.chosen(["9", "Table 1", "2"]) == ["table-1", "2", "9"]
     with pytest.raises(InvalidParameter, match="there is no figure '11' to rerun: choose from table-1, 2"):
-        dkg.chosen(["11"])
+        dkg.PAPER.chosen(["11"])
 
 
 def test_figures_that_share_a_sample_share_its_runs():
-    assert dkg.work(["table-1", "2", "3", "4"], 100) == 100
-    assert dkg.work(["2", "6"], 100) == 400
+    assert dkg.PAPER.work(["table-1", "2", "3", "4"], Bench(100)) == 100
+    assert dkg.PAPER.work(["2", "6"], Bench(100)) == 400
 
 
 def test_a_number_is_reproduced_within_its_tolerance_or_two_standard_errors():
-    assert number("1", "s", None, published=100.0, measured=101.0, within_pct=1.0).verdict == "reproduced"
-    assert number("1", "s", None, published=100.0, measured=101.1, within_pct=1.0).verdict == "not reproduced"
-    unsure = number("1", "s", None, published=100.0, measured=101.1, within_pct=1.0, standard_error=0.6)
+    assert number("s", None, published=100.0, measured=101.0, within_pct=1.0).verdict == "reproduced"
+    assert number("s", None, published=100.0, measured=101.1, within_pct=1.0).verdict == "not reproduced"
+    unsure = number("s", None, published=100.0, measured=101.1, within_pct=1.0, standard_error=0.6)
     assert unsure.verdict == "reproduced"
     assert "two standard errors" in unsure.why
-    assert sentence("1", "s", published="p", measured="m", holds=False, why="w").row()["verdict"] == "not reproduced"
+    assert sentence("s", published="p", measured="m", holds=False, why="w").row()["verdict"] == "not reproduced"
 
 
 def test_the_page_holds_everything_and_loads_nothing(figure):
     skipped = PaperFigure("10", "A trace", skipped="no <trace> here")
-    page = paper_page(Paper("Title", "Citation", 100, 0, 1.0), [figure("table-1"), figure("2"), figure("4"), skipped])
+    page = paper_page(dkg.PAPER.about(100, 0, 1.0), [figure("table-1"), figure("2"), figure("4"), skipped])
     assert "<script" not in page
     assert page.count("<svg") == 2
     for loads in ("<link", "<img", "@import", "url(http", 'src="http'):
@@ -269,13 +268,6 @@ def test_the_page_holds_everything_and_loads_nothing(figure):
 
 def test_a_figure_is_drawn_as_png(figure):
     assert draw_png(figure("2").panels).startswith(b"\x89PNG")
-
-
-def run(monkeypatch, *arguments):
-    monkeypatch.setattr(sys, "argv", ["evenly", *arguments])
-    with pytest.raises(SystemExit) as stopped:
-        main()
-    return stopped.value.code
 
 
 def test_the_command_prints_one_json_object_and_writes_page_and_pictures(monkeypatch, capsys, tmp_path):

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 
 import numpy as np
 import pytest
 
-from evenly.cli.main import main
+from command import run
 from evenly.errors import InvalidParameter
 from evenly.lab.papers.hone import paper as hone
 from evenly.lab.papers.hone.bench import RULES, Bench, Link
 from evenly.lab.papers.hone.figures import factors
-from evenly.report.paper_page import Paper, paper_page
+from evenly.report.paper_page import paper_page
 
 RUNS = 20
 
@@ -30,7 +29,7 @@ def figure(bench):
 
     def make(name):
         if name not in made:
-            made[name] = hone.FIGURES[name].make(bench)
+            made[name] = hone.PAPER.figures[name].make(bench)
         return made[name]
 
     return make
@@ -118,7 +117,7 @@ def test_the_extra_columns_compare_with_rules_that_the_paper_leaves_out(figure):
 
 
 def test_every_row_has_the_common_fields_and_json_takes_it(figure):
-    for name in hone.FIGURES:
+    for name in hone.PAPER.figures:
         rows = figure(name).rows()
         assert all({"figure", "series", "x", "published", "verdict", "why"} <= row.keys() for row in rows)
         assert {row["figure"] for row in rows} == {name}
@@ -132,15 +131,16 @@ def test_every_row_has_the_common_fields_and_json_takes_it(figure):
 
 
 def test_figures_are_chosen_in_the_order_of_the_paper_and_unknown_ones_refused():
-    assert hone.chosen([]) == ["6", "7", "8"]
-    assert hone.chosen(["8", "6"]) == ["6", "8"]
+    assert hone.PAPER.chosen([]) == ["6", "7", "8"]
+    assert hone.PAPER.chosen(["8", "6"]) == ["6", "8"]
     with pytest.raises(InvalidParameter, match="there is no figure '11' to rerun: choose from 6, 7, 8"):
-        hone.chosen(["11"])
+        hone.PAPER.chosen(["11"])
 
 
 def test_figures_share_the_runs_of_a_link_and_progress_hears_of_each():
     # 7 rates and 10 numbers of queues, of which one link is both; figure 7 has one more.
-    assert (hone.work(["6"], 10), hone.work(["6", "8"], 10), hone.work(["7"], 10)) == (160, 160, 170)
+    bench = Bench(10)
+    assert [hone.PAPER.work(names, bench) for names in (["6"], ["6", "8"], ["7"])] == [160, 160, 170]
     done = []
     bench = Bench(3, progress=done.append)
     first = bench.measure(Link(2, 100))
@@ -154,21 +154,14 @@ def test_the_same_seed_gives_the_same_runs():
 
 
 def test_the_page_has_figures_verdicts_and_extra_columns_and_loads_nothing(figure):
-    about = Paper(hone.TITLE, hone.CITATION, RUNS, 0, 1.0, each=hone.EACH, footnote=hone.FOOTNOTE)
-    page = paper_page(about, [figure(name) for name in hone.FIGURES])
+    about = hone.PAPER.about(RUNS, 0, 1.0)
+    page = paper_page(about, [figure(name) for name in hone.PAPER.figures])
     assert page.count("<svg") == 3
     assert page.count('<table class="more">') == 2
     assert "runs of 10,000 slots" in page
     assert "streams of 100,000" not in page
     for loads in ("<script", "<link", "<img", "@import", "url(http", 'src="http'):
         assert loads not in page
-
-
-def run(monkeypatch, *arguments):
-    monkeypatch.setattr(sys, "argv", ["evenly", *arguments])
-    with pytest.raises(SystemExit) as stopped:
-        main()
-    return stopped.value.code
 
 
 def test_the_command_prints_one_json_object_and_writes_page_and_pictures(monkeypatch, capsys, tmp_path):

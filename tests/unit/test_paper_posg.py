@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from evenly.cli.main import main
+from command import run
 from evenly.errors import InvalidParameter
 from evenly.lab.papers.osg import paper as osg
 from evenly.lab.papers.posg import paper as posg
@@ -20,8 +19,8 @@ from evenly.lab.papers.posg import shift as posg_shift
 from evenly.lab.papers.posg import tables as posg_tables
 from evenly.lab.papers.posg import tweets as posg_tweets
 from evenly.lab.papers.posg.bench import EVENLY, LATE, SERIES, Bench
-from evenly.lab.papers.posg.settings import SHIFT, Shifting, Synthetic, columns_of
-from evenly.report.paper_page import Paper, paper_page
+from evenly.lab.papers.posg.settings import SHIFT, Shifting, Synthetic, matrix_columns
+from evenly.report.paper_page import paper_page
 
 RUNS = 4
 
@@ -52,7 +51,7 @@ def stated(figure, series, x):
 
 def test_figure_4_has_the_reproduced_gains(bench):
     """4 streams, where the reproduction has 100: within 3 of its standard errors times 5, and its roundings."""
-    four = posg.FIGURES["4"].make(bench)
+    four = posg.PAPER.figures["4"].make(bench)
     gains = {(row["series"], row["x"]): row["speedup_mean"] for row in four.points}
     for alpha, readings, late, full in (
         (0.0, (0.93, 1.00, 0.99, 1.10), 1.34, 2.47),
@@ -73,7 +72,7 @@ def test_figure_4_has_the_reproduced_gains(bench):
 
 
 def test_one_instance_loses_nothing_and_more_gain(bench):
-    eight = posg.FIGURES["8"].make(bench)
+    eight = posg.PAPER.figures["8"].make(bench)
     alone = [row for row in eight.points if row["x"] == 1.0]
     assert [row["speedup_mean"] for row in alone] == [1.0] * len(SERIES)
     ours = {row["x"]: row["speedup_mean"] for row in eight.points if row["series"] == EVENLY}
@@ -82,7 +81,7 @@ def test_one_instance_loses_nothing_and_more_gain(bench):
 
 
 def test_figure_10_leaves_round_robin_and_recovers_as_reproduced(bench):
-    ten = posg.FIGURES["10"].make(bench)
+    ten = posg.PAPER.figures["10"].make(bench)
     left, renewed = (row["measured"] for row in ten.verdicts)
     assert left == pytest.approx(10_777, abs=250)
     assert renewed == pytest.approx(83_829, abs=1_300)
@@ -105,7 +104,7 @@ def test_settings_are_those_of_the_paper():
     assert set(np.unique(stage.work.costs_ms)) <= set(range(1, 65))
     assert stage.work.costs_ms.mean() / 5 == pytest.approx(np.diff(stage.work.arrivals_ms).mean())
     assert np.array_equal(stage.keys, Synthetic(provisioned_pct=102.0).stage(3).keys), "the same streams at every load"
-    assert (columns_of(0.05), columns_of(1.0), columns_of(0.001)) == (54, 1, 2_718)
+    assert (matrix_columns(0.05), matrix_columns(1.0), matrix_columns(0.001)) == (54, 1, 2_718)
     assert Synthetic(schedulers=3).stage(1).schedulers == 3
     assert Shifting().stage(1).work.period_starts.tolist() == [0, SHIFT]
 
@@ -120,7 +119,7 @@ def test_generated_streams_stand_for_the_authors():
     twelve = posg_tweets.figure_12(Bench(1))
     assert {row["stream"] for row in twelve.points} == {"generated tweets"}
     assert stated(twelve, "posg-a", "messages on 500,000 tuples, k = 10")["published"] == 916.0
-    two = osg.FIGURES["2"].make(Bench(1))
+    two = osg.PAPER.figures["2"].make(Bench(1))
     assert {row["stream"] for row in two.points} == {"generated reach"}
     assert len(two.verdicts) == 6
 
@@ -163,7 +162,7 @@ def test_latency_in_the_load_model_pays_where_an_instance_is_far():
 
 
 def test_schedulers_in_parallel_still_gain_with_our_default_and_not_with_posg():
-    table = osg.FIGURES["table-schedulers"].make(Bench(2))
+    table = osg.PAPER.figures["table-schedulers"].make(Bench(2))
     gains = {(row["series"], row["x"]): row["speedup_mean"] for row in table.points}
     assert all(gains[EVENLY, f"{count} at {load} %"] > 1.15 for count in (1, 2, 4, 8) for load in (100, 105))
     assert gains["posg-cp", "8 at 100 %"] < 1.0
@@ -179,22 +178,15 @@ def test_the_same_seed_gives_the_same_whatever_the_number_of_workers():
 
 
 def test_figures_are_chosen_in_order_and_share_their_runs():
-    assert posg.chosen([]) == list(posg.FIGURES)
-    assert posg.chosen(["5", "4"]) == ["4", "5"]
+    assert posg.PAPER.chosen([]) == list(posg.PAPER.figures)
+    assert posg.PAPER.chosen(["5", "4"]) == ["4", "5"]
     with pytest.raises(InvalidParameter, match="there is no figure '3' to rerun: choose from 4, 5"):
-        posg.chosen(["3"])
+        posg.PAPER.chosen(["3"])
     with pytest.raises(InvalidParameter, match="there is no figure '4' to rerun: choose from 2, table-schedulers"):
-        osg.chosen(["4"])
-    assert posg.work(["4"], 10) == 70
-    assert posg.work(["4", "table-costs"], 10) == 70
-    assert posg.work(["12"], 100) == 10 * 13, "recorded streams have ten runs at most"
-
-
-def run(monkeypatch, *arguments):
-    monkeypatch.setattr(sys, "argv", ["evenly", *arguments])
-    with pytest.raises(SystemExit) as stopped:
-        main()
-    return stopped.value.code
+        osg.PAPER.chosen(["4"])
+    assert posg.PAPER.work(["4"], Bench(10)) == 70
+    assert posg.PAPER.work(["4", "table-costs"], Bench(10)) == 70
+    assert posg.PAPER.work(["12"], Bench(100)) == 10 * 13, "recorded streams have ten runs at most"
 
 
 def test_the_command_prints_one_json_object_and_writes_page_and_pictures(monkeypatch, capsys, tmp_path):
@@ -239,6 +231,6 @@ def test_people_get_a_table_with_reasons(monkeypatch, capsys):
 
 def test_the_page_shows_tables_beside_verdicts(bench):
     figures = [posg_tables.table_costs(bench)]
-    page = paper_page(Paper(posg.TITLE, posg.CITATION, 4, 0, 1.0, each=posg.EACH, footnote=posg.FOOTNOTE), figures)
+    page = paper_page(posg.PAPER.about(4, 0, 1.0), figures)
     assert "an instance, B" in page
     assert "negligible" in page

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from evenly.keys.placed import FROM_SLOT, OTHER, SESSION, SLOT, WINDOW, KeyedOperator, judge, key_role
+from evenly.keys.placed import FROM_SLOT, OTHER, SESSION, SLOT, WINDOW, KeyedOperator, judge_pipeline, key_role
 
 USER, DAY = key_role(0), key_role(1)
 
@@ -14,7 +14,7 @@ def of(*roles, **options):
 
 
 def verdict(*operators, key=("user",), window=None):
-    return judge(operators, key=key, slot="slot", window=window)
+    return judge_pipeline(operators, key=key, slot="slot", window=window)
 
 
 WHOLE = of(USER, SLOT)

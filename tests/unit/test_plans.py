@@ -14,11 +14,11 @@ from evenly.planning import (
     AZURE_D,
     Assumptions,
     Catalogue,
+    MachineSize,
     Models,
     PerformanceModel,
     Point,
-    Size,
-    compare,
+    compare_pairs,
     completion_at,
     highest_rate,
     merge_runs,
@@ -34,7 +34,7 @@ from evenly.planning.machines import parse_machines
 from evenly.planning.model_files import parse_models
 from evenly.planning.network import crossing_rate
 from evenly.planning.plan import planned
-from evenly.planning.rehearsal import Options, observed_rate
+from evenly.planning.rehearsal import RehearsalOptions, observed_rate
 from evenly.planning.spark_settings import source_options, spark_settings, stages
 
 MODELS = shipped_models()
@@ -224,7 +224,7 @@ def test_a_catalogue_of_ones_own_has_prices(tmp_path):
     with pytest.raises(InvalidParameter, match="at least one size"):
         Catalogue(())
     with pytest.raises(InvalidParameter, match="from 1 to 1000000 slots, got 0"):
-        Catalogue((Size("none", 0),))
+        Catalogue((MachineSize("none", 0),))
 
 
 @pytest.mark.parametrize(
@@ -337,17 +337,17 @@ def test_a_rehearsal_holds_the_planned_rate_and_breaks_beyond(name):
 
 @pytest.mark.parametrize("routing", ["shuffle", "slot-aware"])
 def test_what_is_observed_is_what_was_predicted(routing):
-    for made in compare(shipped_dataflow("star"), MODELS, 50.0):
+    for made in compare_pairs(shipped_dataflow("star"), MODELS, 50.0):
         seen, told = observed_rate(made.placement, MODELS, assumptions=Assumptions(routing))
         assert seen == pytest.approx(told.rate, rel=0.06), made.pair
 
 
 def test_a_rehearsal_is_repeatable_and_its_options_are_checked():
     made = plan(shipped_dataflow("star"), MODELS, 20.0)
-    first, again = (rehearse(made.placement, MODELS, 20.0, options=Options(seed=3)) for _ in range(2))
+    first, again = (rehearse(made.placement, MODELS, 20.0, options=RehearsalOptions(seed=3)) for _ in range(2))
     assert first.slopes == again.slopes
     with pytest.raises(InvalidParameter, match=r"cv of 0 to 0.5"):
-        Options(cv=2.0)
+        RehearsalOptions(cv=2.0)
 
 
 def test_the_spark_settings_carry_the_plan():

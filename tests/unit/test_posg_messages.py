@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from evenly.errors import InvalidCost, InvalidParameter
-from evenly.lab.rivals.shuffle.posg import POSG, InstanceState, SchedulerState
+from evenly.lab.rivals.shuffle.posg import POSG, InstanceState, PosgState
 from evenly.lab.rivals.shuffle.posg_messages import Matrices, SyncReply, SyncRequest
 from evenly.lab.rivals.shuffle.virtual_finish import Correction, Report, VirtualFinish
 
@@ -28,30 +28,30 @@ def test_the_schedulers_states_in_the_order_of_figure_3():
     scheduler, matrices = reporting()
     assert scheduler.route([1, 1, 1], 0.0).tolist() == [0, 1, 0]
     scheduler.receive(matrices[0])
-    assert scheduler.state is SchedulerState.ROUND_ROBIN
+    assert scheduler.state is PosgState.ROUND_ROBIN
     scheduler.receive(matrices[1])
-    assert scheduler.state is SchedulerState.SEND_ALL
+    assert scheduler.state is PosgState.SEND_ALL
     assert scheduler.route([7], 0.0).tolist() == [0]
     assert scheduler.requests == [(0, SyncRequest(1, 4.0))]
     assert scheduler.route([7], 0.0).tolist() == [1]
     assert scheduler.requests == [(0, SyncRequest(1, 4.5))]
-    assert scheduler.state is SchedulerState.WAIT_ALL
+    assert scheduler.state is PosgState.WAIT_ALL
     assert scheduler.route([7, 7], 0.0).tolist() == [0, 1], "as in RUN while replies are awaited"
     scheduler.receive(SyncReply(0, 1, 100.0))
     assert scheduler.sent_ms.tolist() == [8.0, 9.0], "replies are applied together"
     scheduler.receive(SyncReply(0, 1, 100.0))
     scheduler.receive(SyncReply(1, 0, 5.0))
-    assert scheduler.state is SchedulerState.WAIT_ALL, "a doubled reply and one of another epoch do not count"
+    assert scheduler.state is PosgState.WAIT_ALL, "a doubled reply and one of another epoch do not count"
     scheduler.receive(SyncReply(1, 1, 1.0))
-    assert scheduler.state is SchedulerState.RUN
+    assert scheduler.state is PosgState.RUN
     assert scheduler.sent_ms.tolist() == [108.0, 10.0]
     scheduler.receive(SyncReply(1, 1, 1.0))
     assert scheduler.sent_ms.tolist() == [108.0, 10.0]
     assert scheduler.route([7] * 3, 0.0).tolist() == [1, 1, 1]
     scheduler.receive(matrices[0])
-    assert scheduler.state is SchedulerState.RUN, "matrices that came before are not news"
+    assert scheduler.state is PosgState.RUN, "matrices that came before are not news"
     scheduler.receive(Matrices(0, 2, matrices[0].cells))
-    assert scheduler.state is SchedulerState.SEND_ALL
+    assert scheduler.state is PosgState.SEND_ALL
 
 
 def test_an_instance_answers_by_its_reading():

@@ -10,11 +10,12 @@ import typer
 from rich.table import Table
 
 from evenly.checks import checked_instances
+from evenly.cli.options import Json
 from evenly.cli.output import people, print_json, steps_progress
 from evenly.errors import InvalidParameter, MissingDependency
 from evenly.files import write_whole
-from evenly.report.comparison import Comparison, Placement
-from evenly.report.page import comparison_page
+from evenly.report.comparison import Comparison, PlacedRun
+from evenly.report.comparison_page import comparison_page
 
 _TRY_NEXT = """
 Try next:
@@ -33,7 +34,7 @@ def demo(
     event_log: Annotated[
         Path | None, typer.Option(help="A folder for Spark's event log, to look into with evenly diagnose log.")
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead, for programs.")] = False,
+    json: Json = False,
 ) -> None:
     """Run a skewed PySpark job twice, by Spark's hash and with Evenly, and show who was busy.
 
@@ -96,8 +97,8 @@ def _compare(rows: int, instances: int, wait_us: float, event_log: Path | None) 
         finally:
             spark.stop()
     return Comparison(
-        hash=Placement("hash", by_hash.rows, by_hash.busy_s, by_hash.stage_s, by_hash.job_s),
-        evenly=Placement("evenly", by_evenly.rows, by_evenly.busy_s, by_evenly.stage_s, by_evenly.job_s),
+        hash=PlacedRun("hash", by_hash.rows, by_hash.busy_s, by_hash.stage_s, by_hash.job_s),
+        evenly=PlacedRun("evenly", by_evenly.rows, by_evenly.busy_s, by_evenly.stage_s, by_evenly.job_s),
         learning_s=learning_s,
         least_imbalance_pct=mapping.least_imbalance_pct,
         same_results=by_hash.groups.equals(by_evenly.groups),

@@ -11,14 +11,12 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
-from rich import box
 from rich.markup import escape
-from rich.table import Table
 
-from evenly.checks import checked_instances
-from evenly.cli.output import bytes_progress, people, print_json, steps_progress
+from evenly.cli.options import Json, check_file, instance_numbers
+from evenly.cli.output import bytes_progress, people, print_json, print_table, steps_progress
 from evenly.diagnosis.application import Application, read_application
-from evenly.diagnosis.causes import Cause, Repeated, Thresholds, diagnose_stage, together
+from evenly.diagnosis.causes import Cause, Repeated, Thresholds, diagnose_stage, repeated_findings
 from evenly.diagnosis.event_log import open_event_log
 from evenly.diagnosis.keys import COMBINED, KeysDiagnosis
 from evenly.diagnosis.source import check_columns
@@ -35,7 +33,6 @@ _EXPLAINED = (
 
 app = typer.Typer(name="diagnose", help="Say what is uneven, why, and what would mend it.", no_args_is_help=True)
 
-_Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead, for programs.")]
 _Page = Annotated[Path | None, typer.Option(help="Where to write a page with pictures.")]
 
 
@@ -50,7 +47,7 @@ def keys(
     key: Annotated[str, typer.Option(help="The key columns, with commas between.")],
     instances: Annotated[str, typer.Option(help="Numbers of instances, with commas between.")] = "8,16",
     heaviest: Annotated[int, typer.Option(help="How many of the heaviest keys to name: 0 to 1000.")] = 10,
-    json: _Json = False,
+    json: Json = False,
     page: _Page = None,
 ) -> None:
     """How uneven the keys of a table are, by Spark's hash and by Evenly, and which call to use.
@@ -59,12 +56,12 @@ def keys(
     evenly.diagnose_keys(df, key="user", instances=[8, 16]).
     """
     names = [name.strip() for name in key.split(",") if name.strip()]
-    counts = _numbers(instances)
+    counts = instance_numbers(instances)
     if not names:
         raise InvalidParameter(f"--key names no column, got {key!r}: give names with commas between")
     if not 0 <= heaviest <= 1000:
         raise InvalidParameter(f"--heaviest must be from 0 to 1000, got {heaviest}")
-    _check_page(page)
+    check_file(page, "--page")
     if Path(source).exists():
         check_columns(Path(source), names)
     diagnosis = _diagnose_keys(source, names, counts, heaviest)
@@ -85,7 +82,7 @@ def log(
     ],
     stages: Annotated[int, typer.Option(help="How many stages to show, those that lost most time first: at least 1.")] = 10,
     least_seconds: Annotated[float, typer.Option(help="Stages in which less could be saved count as even: 0 or more.")] = 1.0,
-    json: _Json = False,
+    json: Json = False,
     page: _Page = None,
 ) -> None:
     """Which stages of a past job were uneven, why, how much time that cost, and which call mends it.
@@ -97,13 +94,13 @@ def log(
         raise InvalidParameter(f"--stages must be at least 1, got {stages}")
     if not 0.0 <= least_seconds < float("inf"):
         raise InvalidParameter(f"--least-seconds must be 0 or more, got {least_seconds}")
-    _check_page(page)
+    check_file(page, "--page")
     opened = open_event_log(event_log)
     with bytes_progress() as progress:
         bar = progress.add_task("reading", total=opened.size_bytes)
         application = read_application(opened, lambda read: progress.advance(bar, read))
     findings = [diagnose_stage(stage, Thresholds(least_saved_s=least_seconds)) for stage in application.stages]
-    repeated = together(findings)
+    repeated = repeated_findings(findings)
     table = [_LOG_HEADINGS, *(_log_line(one) for one in repeated[:stages])]
     if page is not None:
         write_whole(page, log_page(event_log, application, repeated, table))
@@ -118,14 +115,14 @@ def log(
 @app.command("checkpoint", epilog="Example: evenly diagnose checkpoint /data/checkpoints/clicks --json")
 def checkpoint(
     path: Annotated[str, typer.Argument(help="The checkpoint of a streaming query: its checkpointLocation.")],
-    json: _Json = False,
+    json: Json = False,
     page: _Page = None,
 ) -> None:
     """How uneven the state of a streaming query is: rows of every partition, for every stateful operator.
 
     Reads the state after the last finished batch; the query may be running or stopped. Nothing is written there.
     """
-    _check_page(page)
+    check_file(page, "--page")
     if "://" not in path and not Path(path).is_dir():
         raise InvalidCheckpoint(f"{path} is no folder: give the checkpointLocation of a streaming query")
     diagnosis = _diagnose_checkpoint(path)
@@ -136,20 +133,6 @@ def checkpoint(
         print_json("diagnose checkpoint", {"checkpoint": path}, diagnosis.results())
     else:
         _print_checkpoint(diagnosis, table, page)
-
-
-def _numbers(text: str) -> list[int]:
-    try:
-        return list(dict.fromkeys(checked_instances(int(part)) for part in text.split(",")))
-    except InvalidParameter:
-        raise
-    except ValueError as error:
-        raise InvalidParameter(f"--instances must be whole numbers with commas between, such as 8,16, got {text!r}") from error
-
-
-def _check_page(page: Path | None) -> None:
-    if page is not None and (page.is_dir() or not page.parent.is_dir()):
-        raise InvalidParameter(f"--page must name a file in a folder that exists, got {page}")
 
 
 @contextmanager
@@ -171,9 +154,9 @@ def _spark(total: int) -> Iterator[tuple[Any, Callable[[str], None]]]:
 
 def _diagnose_keys(source: str, names: list[str], counts: list[int], heaviest: int) -> KeysDiagnosis:
     with _spark(2 + 2 * len(counts)) as (spark, step):
-        from evenly.spark.diagnosis import diagnose_keys, rows_of  # noqa: PLC0415
+        from evenly.spark.diagnosis import diagnose_keys, read_source  # noqa: PLC0415
 
-        return diagnose_keys(rows_of(spark, source), key=names, instances=counts, heaviest=heaviest, progress=step)
+        return diagnose_keys(read_source(spark, source), key=names, instances=counts, heaviest=heaviest, progress=step)
 
 
 def _diagnose_checkpoint(path: str) -> CheckpointDiagnosis:
@@ -231,15 +214,9 @@ def _state_table(diagnosis: CheckpointDiagnosis) -> list[tuple[str, ...]]:
     ]
 
 
-def _print_table(table: Sequence[Sequence[str]], *, folded: int = 0) -> None:
-    """A table whose first row has the headings; the column `folded` takes more lines where it is long."""
-    shown = Table(box=box.SIMPLE, padding=(0, 1, 0, 0), pad_edge=False)
-    for place, heading in enumerate(table[0]):
-        left = place == folded or place == len(table[0]) - 1
-        shown.add_column(heading, justify="left" if left else "right", no_wrap=place != folded, overflow="fold")
-    for line in table[1:]:
-        shown.add_row(*map(escape, line))
-    people.print(shown)
+def _print_table(table: Sequence[Sequence[str]]) -> None:
+    """A table whose first row has the headings; its first column takes more lines where it is long."""
+    print_table(table[0], table[1:], left=(0, len(table[0]) - 1), folded=0)
 
 
 def _say(text: str) -> None:

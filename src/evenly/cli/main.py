@@ -8,18 +8,7 @@ from typing import Annotated
 import typer
 
 import evenly
-from evenly.cli import (
-    demo,
-    diagnose,
-    paper,
-    paper_planning,
-    paper_shuffle,
-    plan,
-    profile,
-    simulate,
-    simulate_batches,
-    simulate_shuffle,
-)
+from evenly.cli import demo, diagnose, paper, paper_shuffle, plan, profile, simulate, simulate_batches, simulate_shuffle
 from evenly.cli.output import people
 from evenly.errors import EvenlyError
 
@@ -38,7 +27,6 @@ paper.app.command("posg")(paper_shuffle.posg)
 paper.app.command("osg")(paper_shuffle.osg)
 app.command("plan")(plan.plan_command)
 app.command("profile")(profile.profile)
-paper.app.command("model-driven")(paper_planning.model_driven)
 app.add_typer(paper.app)
 simulate.app.command("shuffle")(simulate_shuffle.shuffle)
 simulate.app.command("batches")(simulate_batches.batches)

@@ -8,20 +8,19 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich import box
 from rich.markup import escape
-from rich.table import Table
 
-from evenly.cli.output import people, print_json
+from evenly.cli.options import Json, check_file
+from evenly.cli.output import people, print_json, print_table
 from evenly.dataflow.files import find_dataflow, shipped_names
 from evenly.dataflow.graph import Dataflow
 from evenly.errors import InvalidParameter
 from evenly.files import write_whole
-from evenly.planning.machines import AZURE_D, Catalogue, Cluster, Size, parse_machines, read_catalogue
+from evenly.planning.machines import AZURE_D, Catalogue, Cluster, MachineSize, parse_machines, read_catalogue
 from evenly.planning.model_files import read_models, shipped_models
 from evenly.planning.models import LOOKUPS, Models
-from evenly.planning.plan import ALLOCATIONS, MAPPINGS, Plan, compare, highest_rate, plan, planned
-from evenly.planning.prediction import CONTENTIONS, ROUTINGS, Assumptions
+from evenly.planning.plan import ALLOCATIONS, MAPPINGS, Plan, compare_pairs, highest_rate, plan, planned
+from evenly.planning.prediction import CONTENTIONS, THREAD_ROUTINGS, Assumptions
 from evenly.planning.rehearsal import Rehearsal, rehearse
 from evenly.planning.replan import Replan, replan
 from evenly.planning.run import RealRun, run_plan
@@ -29,6 +28,8 @@ from evenly.planning.spark_settings import source_options, spark_settings
 from evenly.planning.summary import TOTAL, rows
 from evenly.report.plan_page import plan_page
 
+_HEADINGS = ("operator", "tuples/s", "threads", "slots", "cpu %", "mem %", "part %", "breaks at", "by")
+_PAIR_HEADINGS = ("pair", "threads", "slots", "extra", "machines", "predicted", "slot-aware", "breaks first")
 _MOST_MACHINES = 16
 
 
@@ -42,7 +43,7 @@ def plan_command(
     ] = None,
     allocation: Annotated[str, typer.Option(help=f"How many threads: {', '.join(ALLOCATIONS)}.")] = "mba",
     mapping: Annotated[str, typer.Option(help=f"Which thread on which slot: {', '.join(MAPPINGS)}.")] = "sam",
-    routing: Annotated[str, typer.Option(help=f"How tuples reach threads: {', '.join(ROUTINGS)}.")] = "slot-aware",
+    routing: Annotated[str, typer.Option(help=f"How tuples reach threads: {', '.join(THREAD_ROUTINGS)}.")] = "slot-aware",
     lookup: Annotated[str, typer.Option(help=f"Between measured points: {', '.join(LOOKUPS)}.")] = "interpolated",
     contention: Annotated[str, typer.Option(help=f"Who shares cores: {', '.join(CONTENTIONS)}.")] = "machine",
     machines: Annotated[
@@ -62,14 +63,13 @@ def plan_command(
     ] = False,
     trigger: Annotated[float, typer.Option(help="Seconds between micro-batches, for the Spark settings.")] = 10.0,
     page: Annotated[Path | None, typer.Option(help="Where to write a page with tables and a drawing.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead, for programs.")] = False,
+    json: Json = False,
 ) -> None:
     """Say how many threads, slots and machines a dataflow needs for a rate, what breaks first, and how sure that is.
 
     Try: evenly plan linear --rate 100
     """
-    if page is not None and (page.is_dir() or not page.parent.is_dir()):
-        raise InvalidParameter(f"--page must name a file in a folder that exists, got {page}")
+    check_file(page, "--page")
     flow, known = find_dataflow(dataflow), _models(models or [])
     assumed = Assumptions(routing, lookup, contention)  # type: ignore[arg-type]
     catalogue = AZURE_D if machines is None else read_catalogue(machines)
@@ -82,7 +82,7 @@ def plan_command(
         running = plan(flow, known, from_rate, allocation=allocation, mapping=mapping, machines=hosts)
         moved = replan(running.placement, known, best.rate, catalogue=hosts)
         best = planned(moved.placement, known, assumed)
-    plans = compare(flow, known, best.rate, machines=hosts, assumptions=assumed) if compare_all else [best]
+    plans = compare_pairs(flow, known, best.rate, machines=hosts, assumptions=assumed) if compare_all else [best]
     settings = {**spark_settings(best, trigger_s=trigger), **source_options(best, trigger_s=trigger)}
     if page is not None:
         write_whole(page, plan_page(best, plans, settings))
@@ -160,7 +160,7 @@ def _print_more(moved: Replan | None, run: Rehearsal | None, real: RealRun | Non
 
 def _hosts(catalogue: Catalogue, have: list[str], *, here: bool) -> Catalogue | Cluster:
     if here:
-        size = Size("here", os.cpu_count() or 1)
+        size = MachineSize("here", os.cpu_count() or 1)
         return Catalogue((size,)).take([("here", 1)])
     return catalogue.take(parse_machines(have)) if have else catalogue
 
@@ -198,14 +198,9 @@ def _print(one: Plan, models: Models) -> None:
         f"{len(one.placement.cluster.machines)} machines ({one.placement.cluster.named()}), by {one.pair.upper()}",
         soft_wrap=True,
     )
-    table = Table(box=box.SIMPLE, padding=(0, 1, 0, 0), pad_edge=False)
-    for heading in ("operator", "tuples/s", "threads", "slots", "cpu %", "mem %", "part %", "breaks at", "by"):
-        table.add_column(heading, justify="left" if heading in {"operator", "by"} else "right", no_wrap=True)
-    for row in found:
-        if row["operator"] == TOTAL:
-            table.add_section()
-        table.add_row(
-            escape(str(row["operator"])),
+    lines = [
+        (
+            str(row["operator"]),
             "" if row["operator"] == TOTAL else f"{row['rate']:.4g}",
             str(row["threads"]),
             str(row["slots"]),
@@ -215,7 +210,9 @@ def _print(one: Plan, models: Models) -> None:
             "" if row["breaks_at_rate"] is None else f"{row['breaks_at_rate']:.4g}",
             str(row["basis"]),
         )
-    people.print(table)
+        for row in found
+    ]
+    print_table(_HEADINGS, lines, left=(0, len(_HEADINGS) - 1), section=lambda line: line[0] == TOTAL)
     _print_machines(one)
     prediction = one.prediction
     sure = f" (95 %: {prediction.low:.4g} to {prediction.high:.4g})" if prediction.low < prediction.high else ""
@@ -257,23 +254,23 @@ def _print_machines(one: Plan) -> None:
 
 
 def _print_comparison(plans: list[Plan], models: Models) -> None:
-    table = Table(box=box.SIMPLE, padding=(0, 1, 0, 0), pad_edge=False)
-    for heading in ("pair", "threads", "slots", "extra", "machines", "predicted", "slot-aware", "breaks first"):
-        table.add_column(heading, justify="left" if heading in {"pair", "breaks first"} else "right", no_wrap=True)
+    lines = []
     for one in plans:
         by = {
             routing: planned(one.placement, models, replace(one.prediction.assumptions, routing=routing))
-            for routing in ROUTINGS
+            for routing in THREAD_ROUTINGS
         }
-        table.add_row(
-            one.pair,
-            str(one.placement.allocation.threads),
-            str(one.placement.slots),
-            str(one.placement.extra_slots),
-            str(len(one.placement.cluster.machines)),
-            f"{by['shuffle'].prediction.rate:.4g}",
-            f"{by['slot-aware'].prediction.rate:.4g}",
-            str(one.prediction.binding.operator),
+        lines.append(
+            (
+                one.pair,
+                str(one.placement.allocation.threads),
+                str(one.placement.slots),
+                str(one.placement.extra_slots),
+                str(len(one.placement.cluster.machines)),
+                f"{by['shuffle'].prediction.rate:.4g}",
+                f"{by['slot-aware'].prediction.rate:.4g}",
+                str(one.prediction.binding.operator),
+            )
         )
-    people.print(table)
+    print_table(_PAIR_HEADINGS, lines, left=(0, len(_PAIR_HEADINGS) - 1))
     people.print("predicted: tuples spread over threads alike; slot-aware: over slots by what they carry.", soft_wrap=True)

@@ -6,17 +6,16 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich import box
 from rich.markup import escape
-from rich.table import Table
 
-from evenly.cli.output import people, print_json, runs_progress
+from evenly.cli.options import Json, check_file
+from evenly.cli.output import people, print_json, print_table, runs_progress
 from evenly.errors import InvalidParameter
 from evenly.files import write_whole
 from evenly.planning.model_files import models_yaml, read_models
 from evenly.planning.models import PerformanceModel, merge_runs
-from evenly.planning.profiling.search import SearchOptions, Trial, model_of
-from evenly.planning.profiling.search import profile as search
+from evenly.planning.profiling.search import SearchOptions, SlotTrial, model_of
+from evenly.planning.profiling.search import profile_threads as search
 from evenly.planning.profiling.trials import SlotTrials, TrialLog, TrialOptions
 from evenly.planning.slots.operators import OperatorSpec
 from evenly.report.figures import Curve, Curves, draw_svg
@@ -43,7 +42,7 @@ def profile(
     memory_mib: Annotated[int, typer.Option(help="The memory of a slot, MiB.")] = 3584,
     repeat: Annotated[int, typer.Option(help="Measure so often: plans then come with an interval.")] = 1,
     picture: Annotated[Path | None, typer.Option(help="Where to draw rate, cpu and memory over threads (SVG).")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead, for programs.")] = False,
+    json: Json = False,
 ) -> None:
     """Measure what threads of an operator carry on one slot: the peak stable rate, cpu and memory for each number of them.
 
@@ -55,8 +54,7 @@ def profile(
     if not 1 <= repeat <= MOST_REPEATS:
         raise InvalidParameter(f"--repeat must be from 1 to {MOST_REPEATS}, got {repeat}")
     for path, option in ((out, "--out"), (picture, "--picture")):
-        if path is not None and (path.is_dir() or not path.parent.is_dir()):
-            raise InvalidParameter(f"{option} must name a file in a folder that exists, got {path}")
+        check_file(path, option)
     spec = OperatorSpec(operator)
     spec.load()
     kept = read_models(out).values() if out.exists() else []
@@ -93,11 +91,11 @@ def _measure(
     spec: OperatorSpec, label: str, about: str, how: SearchOptions, trial: TrialOptions, out: Path, turn: int
 ) -> PerformanceModel:
     log = TrialLog(_log_path(out, label, turn), f"{spec.target} {how} {trial}")
-    peaks: list[Trial] = []
+    peaks: list[SlotTrial] = []
     with runs_progress() as progress, SlotTrials(spec, trial) as trials:
         bar = progress.add_task(label, total=None)
 
-        def shown(threads: int, rate: float) -> Trial:
+        def shown(threads: int, rate: float) -> SlotTrial:
             progress.update(bar, description=f"{threads} threads, {rate:,.4g}/s")
             found = trials.run(threads, rate)
             progress.advance(bar)
@@ -144,18 +142,16 @@ def _panel(model: PerformanceModel) -> Curves:
 
 
 def _print(model: PerformanceModel, out: Path, picture: Path | None) -> None:
-    table = Table(box=box.SIMPLE, padding=(0, 1, 0, 0), pad_edge=False)
-    for heading in ("threads", "tuples/s", "95 %", "cpu %", "mem %", ""):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for point in model.points:
-        low, high = point.interval()
-        table.add_row(
+    lines = [
+        (
             str(point.threads),
             f"{point.rate:,.4g}",
-            f"{low:,.4g} to {high:,.4g}" if high > low else "",
+            "{:,.4g} to {:,.4g}".format(*point.interval()) if point.interval()[1] > point.interval()[0] else "",
             f"{point.cpu_pct:.1f}",
             f"{point.mem_pct:.1f}",
             "best" if point == model.best else "",
         )
-    people.print(table)
+        for point in model.points
+    ]
+    print_table(("threads", "tuples/s", "95 %", "cpu %", "mem %", ""), lines, left=())
     people.print(escape(f"Model {model.name} in {out}" + (f", picture in {picture}" if picture else "")), soft_wrap=True)

@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.csv as pa_csv
 import typer
-from rich import box
 from rich.markup import escape
-from rich.table import Table
 
-from evenly.checks import checked_instances
-from evenly.cli.output import people, print_json, runs_progress
-from evenly.errors import DamagedData, EmptyStream, InvalidCost, InvalidParameter, UnknownColumn
+from evenly.cli.options import Json, check_file, instance_numbers, wanted_names
+from evenly.cli.output import people, print_json, print_table, runs_progress
+from evenly.cli.recorded_columns import keys_of, numbers_of
 from evenly.files import write_whole
-from evenly.kernels.types import F64
 from evenly.lab.simulation.catalogue import KEYED, keyed
 from evenly.lab.simulation.recorded import BEFORE, ITSELF, Outcome, compare
 from evenly.report.figures import Curve, Curves
-from evenly.report.paper_page import simulation_page
-from evenly.streams.recorded import read_column
+from evenly.report.simulation_page import simulation_page
 
 DEFAULT_GROUPINGS = ("evenly", "dkg", "o-apx", "universal", "modulo")
 _HEADINGS = ("grouping", "k", "λ own %", "λ first %", "least λ %", "learner B", "mapping B", "moved %")
@@ -57,7 +48,7 @@ def keys(
         str | None, typer.Option(help="A column with the load of each row; every row weighs 1 without it.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Another seed draws other hashes.")] = 0,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead, for programs.")] = False,
+    json: Json = False,
     page: Annotated[Path | None, typer.Option(help="Where to write a page with the table and a picture.")] = None,
 ) -> None:
     """Compare key groupings on a recorded stream: imbalance, memory, and what a rebuild would move.
@@ -65,16 +56,13 @@ def keys(
     Each is fitted twice, on the first part of the rows and on the rest, and evaluated on the rest both times: the
     second says what the grouping can do, the first what it would have done.
     """
-    names = wanted_groupings(grouping or DEFAULT_GROUPINGS)
+    names = wanted_names(grouping or DEFAULT_GROUPINGS)
     for name in names:
         keyed(name)
-    counts = _numbers(instances)
-    if page is not None and (page.is_dir() or not page.parent.is_dir()):
-        raise InvalidParameter(f"--page must name a file in a folder that exists, got {page}")
-    column = _column(file, key)
-    if len(column) == 0:
-        raise EmptyStream(f"{file} has no rows: there is nothing to simulate")
-    weights = None if weight is None else _weights(file, weight)
+    counts = instance_numbers(instances)
+    check_file(page, "--page")
+    column = keys_of(file, key)
+    weights = None if weight is None else numbers_of(file, weight, "--weight")
     with runs_progress() as progress:
         bar = progress.add_task("simulating", total=len(names) * len(counts))
         outcomes = compare(
@@ -102,47 +90,6 @@ def keys(
         print_json("simulate keys", parameters, [outcome.row() for outcome in outcomes])
     else:
         _print(source, outcomes, page)
-
-
-def wanted_groupings(given: Sequence[str]) -> list[str]:
-    """Each grouping that was asked for, once. Those of the user are looked for where the command is run, too."""
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.append(here)
-    return list(dict.fromkeys(name.strip() for text in given for name in text.split(",")))
-
-
-def _numbers(text: str) -> list[int]:
-    try:
-        return list(dict.fromkeys(checked_instances(int(part)) for part in text.split(",")))
-    except InvalidParameter:
-        raise
-    except ValueError as error:
-        raise InvalidParameter(
-            f"--instances must be whole numbers with commas between, such as 4,8,16, got {text!r}"
-        ) from error
-
-
-def _column(file: Path, name: str) -> pa.ChunkedArray:
-    if file.suffix.lower() != ".csv":
-        return read_column(file, name)
-    if not file.is_file():
-        raise DamagedData(f"{file} is not a file: give the path of a Parquet or CSV file")
-    try:
-        with pa_csv.open_csv(file) as reader:
-            known = reader.schema.names
-        if name not in known:
-            raise UnknownColumn(f"{file} has no column {name!r}: it has {', '.join(known)}")
-        return pa_csv.read_csv(file, convert_options=pa_csv.ConvertOptions(include_columns=[name])).column(0)
-    except (pa.ArrowException, OSError) as error:
-        raise DamagedData(f"{file} is not a CSV file with a line of headings, or is damaged: {error}") from error
-
-
-def _weights(file: Path, name: str) -> F64:
-    column = _column(file, name)
-    if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
-        raise InvalidCost(f"--weight must name a column of numbers, and {name!r} has type {column.type}")
-    return np.asarray(column.cast(pa.float64()).combine_chunks().to_numpy(zero_copy_only=False), np.float64)
 
 
 def _table(outcomes: list[Outcome]) -> list[tuple[str, ...]]:
@@ -183,16 +130,7 @@ def _panels(outcomes: list[Outcome], counts: list[int]) -> list[Curves]:
 
 def _print(source: str, outcomes: list[Outcome], page: Path | None) -> None:
     people.print(escape(source), soft_wrap=True)
-    table = Table(box=box.SIMPLE, padding=(0, 1, 0, 0), pad_edge=False)
-    for heading in _HEADINGS:
-        table.add_column(heading, justify="left" if heading == "grouping" else "right", no_wrap=True)
-    previous = None
-    for line in _table(outcomes):
-        if previous not in (None, line[0]):
-            table.add_section()
-        table.add_row(*line)
-        previous = line[0]
-    people.print(table)
+    print_table(_HEADINGS, _table(outcomes), section=lambda line: line[0])
     people.print(_EXPLAINED, soft_wrap=True)
     if any(one.needs_merge for one in outcomes):
         people.print("* may put a key on several instances: what is computed by key must be merged afterwards", soft_wrap=True)

@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import Annotated, cast, get_args
 
 import typer
-from rich import box
 from rich.markup import escape
-from rich.table import Table
 
-from evenly.cli import simulate as shared
-from evenly.cli.output import people, print_json, runs_progress
-from evenly.cli.simulate_shuffle import UNITS_MS, costs_in_ms
-from evenly.errors import EmptyStream, InvalidParameter
+from evenly.cli.options import Json, instance_numbers, wanted_names
+from evenly.cli.output import people, print_json, print_table, runs_progress
+from evenly.cli.recorded_columns import keys_of, numbers_of
+from evenly.cli.simulate_shuffle import UNITS_MS, checked_unit
+from evenly.errors import InvalidParameter
 from evenly.lab.simulation.batch_comparison import SCHEDULERS, BatchesOutcome, compare_batches, scheduling
 from evenly.lab.simulation.batches import Objective
 
@@ -41,22 +40,21 @@ def batches(
     objective: Annotated[str, typer.Option(help=f"What is wanted: {', '.join(get_args(Objective))}.")] = "completion",
     parts: Annotated[int, typer.Option(help="In how many parts a batch is read.")] = 4,
     seed: Annotated[int, typer.Option(help="Another seed reads the rows of a batch in another order.")] = 0,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead, for programs.")] = False,
+    json: Json = False,
 ) -> None:
     """Compare ways to deal out batches of rows of unequal cost: what `apply_by_cost` does beside `repartition(k)`.
 
     Costs are learnt from batch to batch, by the same scheduler as on Spark; the first batch is dealt evenly.
     """
-    names = shared.wanted_groupings(scheduler or tuple(SCHEDULERS))
+    names = wanted_names(scheduler or tuple(SCHEDULERS))
     for name in names:
         scheduling(name)
-    counts = shared._numbers(instances)  # noqa: SLF001 - of the same command
+    counts = instance_numbers(instances)
     if objective not in get_args(Objective):
         raise InvalidParameter(f"--objective must be one of {', '.join(get_args(Objective))}, got {objective!r}")
-    column = shared._column(file, key)  # noqa: SLF001
-    if len(column) == 0:
-        raise EmptyStream(f"{file} has no rows: there is nothing to simulate")
-    costs_ms = costs_in_ms(file, cost, unit)
+    factor = checked_unit(unit)
+    column = keys_of(file, key)
+    costs_ms = numbers_of(file, cost, "--cost") * factor
     with runs_progress() as progress:
         bar = progress.add_task("simulating", total=len(names) * len(counts))
         outcomes = compare_batches(
@@ -88,12 +86,7 @@ def batches(
     people.print(
         escape(f"{len(column):,} rows of {file.name} by {key}, {costs_ms.mean():.3g} ms each on average"), soft_wrap=True
     )
-    table = Table(box=box.SIMPLE, padding=(0, 1, 0, 0), pad_edge=False)
-    for heading in _HEADINGS:
-        table.add_column(heading, justify="left" if heading == "scheduler" else "right", no_wrap=True)
-    for one in outcomes:
-        table.add_row(*map(escape, _line(one)))
-    people.print(table)
+    print_table(_HEADINGS, [tuple(map(escape, _line(one))) for one in outcomes], section=lambda line: line[1:2])
     people.print(_EXPLAINED, soft_wrap=True)
 
 

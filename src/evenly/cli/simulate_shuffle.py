@@ -5,22 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
-import pyarrow as pa
 import typer
-from rich import box
 from rich.markup import escape
-from rich.table import Table
 
-from evenly.cli import simulate as shared
-from evenly.cli.output import people, print_json, runs_progress
-from evenly.errors import EmptyStream, InvalidCost, InvalidParameter
+from evenly.cli.options import Json, check_file, instance_numbers, wanted_names
+from evenly.cli.output import people, print_json, print_table, runs_progress
+from evenly.cli.recorded_columns import keys_of, numbers_of
+from evenly.errors import InvalidParameter
 from evenly.files import write_whole
-from evenly.kernels.types import F64
 from evenly.lab.simulation.catalogue import SHUFFLE, shuffling
 from evenly.lab.simulation.shuffle import ShuffleOutcome, best_of, compare_shuffle
 from evenly.report.figures import Curve, Curves
-from evenly.report.paper_page import simulation_page
+from evenly.report.simulation_page import simulation_page
 
 DEFAULT_GROUPINGS = ("evenly", "posg-cp", "round-robin", "two-choices", "shortest-queue", "least-work")
 UNITS_MS = {"s": 1e3, "ms": 1.0, "us": 1e-3, "ns": 1e-6}
@@ -47,24 +43,21 @@ def shuffle(
     schedulers: Annotated[int, typer.Option(help="How many schedulers share the stream.")] = 1,
     poisson: Annotated[bool, typer.Option("--poisson", help="Rows arrive at random, not at a constant rate.")] = False,
     seed: Annotated[int, typer.Option(help="Another seed draws other hashes and arrivals.")] = 0,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead, for programs.")] = False,
+    json: Json = False,
     page: Annotated[Path | None, typer.Option(help="Where to write a page with the table and a picture.")] = None,
 ) -> None:
     """Compare shuffle groupings on a recorded stream of keys and costs: how long rows take, at which load, by whom.
 
     Instances have queues and are all alike; rows arrive in the file's order, at the rate that gives the load.
     """
-    names = shared.wanted_groupings(grouping or DEFAULT_GROUPINGS)
+    names = wanted_names(grouping or DEFAULT_GROUPINGS)
     for name in names:
         shuffling(name)
-    counts, loads = shared._numbers(instances), _loads(load)  # noqa: SLF001 - of the same command
-    checked_unit(unit)
-    if page is not None and (page.is_dir() or not page.parent.is_dir()):
-        raise InvalidParameter(f"--page must name a file in a folder that exists, got {page}")
-    column = shared._column(file, key)  # noqa: SLF001
-    if len(column) == 0:
-        raise EmptyStream(f"{file} has no rows: there is nothing to simulate")
-    costs_ms = costs_in_ms(file, cost, unit)
+    counts, loads = instance_numbers(instances), _loads(load)
+    factor = checked_unit(unit)
+    check_file(page, "--page")
+    column = keys_of(file, key)
+    costs_ms = numbers_of(file, cost, "--cost") * factor
     with runs_progress() as progress:
         bar = progress.add_task("simulating", total=len(names) * len(counts) * len(loads))
         outcomes = compare_shuffle(
@@ -114,15 +107,6 @@ def checked_unit(unit: str) -> float:
     return UNITS_MS[unit]
 
 
-def costs_in_ms(file: Path, name: str, unit: str) -> F64:
-    """A column of costs."""
-    factor = checked_unit(unit)
-    column = shared._column(file, name)  # noqa: SLF001
-    if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
-        raise InvalidCost(f"--cost must name a column of numbers, and {name!r} has type {column.type}")
-    return np.asarray(column.cast(pa.float64()).combine_chunks().to_numpy(zero_copy_only=False), np.float64) * factor
-
-
 def _line(one: ShuffleOutcome) -> tuple[str, ...]:
     return (
         f"{one.grouping} *" if one.knows_costs else one.grouping,
@@ -153,16 +137,7 @@ def _panels(outcomes: list[ShuffleOutcome], counts: list[int], loads: list[float
 
 def _print(source: str, outcomes: list[ShuffleOutcome], page: Path | None) -> None:
     people.print(escape(source), soft_wrap=True)
-    table = Table(box=box.SIMPLE, padding=(0, 1, 0, 0), pad_edge=False)
-    for heading in _HEADINGS:
-        table.add_column(heading, justify="left" if heading == "grouping" else "right", no_wrap=True)
-    previous = None
-    for one in outcomes:
-        if previous not in (None, (one.instances, one.load_pct)):
-            table.add_section()
-        table.add_row(*_line(one))
-        previous = one.instances, one.load_pct
-    people.print(table)
+    print_table(_HEADINGS, [_line(one) for one in outcomes], section=lambda line: line[1:3])
     people.print(_EXPLAINED, soft_wrap=True)
     if any(one.knows_costs for one in outcomes):
         people.print("* knows the exact cost of every row beforehand: a bound, not a choice", soft_wrap=True)

@@ -19,7 +19,7 @@ _ALIKE = 1.25
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Contradiction:
     """What a batch says of a model: all rows cost `scale` times as much as estimated, and beyond that keys are `off`.
 
     `off` is in squared standard errors: about 1 or less if the model is right, 25 at most. `keys` is how many keys say so, as
@@ -35,7 +35,7 @@ class Verdict:
         return self.keys > 0.0 and self.off > 4.0 + 8.0 / self.keys
 
 
-def judge(model: CostModel, reports: Sequence[InstanceReport], *, speeds: Sequence[float]) -> Verdict:
+def contradiction_of(model: CostModel, reports: Sequence[InstanceReport], *, speeds: Sequence[float]) -> Contradiction:
     """Compare a batch with the model, by keys that the model has seen 8 times and the batch twice.
 
     A machine that is slower for every key changes nothing in how rows are to be dealt, so that is told apart: `scale` is
@@ -48,11 +48,11 @@ def judge(model: CostModel, reports: Sequence[InstanceReport], *, speeds: Sequen
     parts = [report.moments.scaled(report.sampling, cost=speed) for report, speed in zip(reports, speeds, strict=True)]
     seen = Moments.pooled(parts)
     if known.size == 0 or seen.size == 0:
-        return Verdict()
+        return Contradiction()
     at = np.minimum(np.searchsorted(known.ids, seen.ids), known.size - 1)
     judged = (known.ids[at] == seen.ids) & (known.counts[at] >= _WELL_KNOWN_ROWS) & (seen.counts >= _SEEN_ROWS)
     if not judged.any():
-        return Verdict()
+        return Contradiction()
     at, counts, sums, squares = at[judged], seen.counts[judged], seen.sums_s[judged], seen.squares[judged]
     expected = counts * model.table.costs_s[at]
     order = np.argsort(sums / expected)
@@ -68,4 +68,4 @@ def judge(model: CostModel, reports: Sequence[InstanceReport], *, speeds: Sequen
     off = ((sums - expected) / counts) ** 2 / (chance + (_TOLERATED * expected / counts) ** 2)
     weights = np.maximum(sums, expected)
     weights = weights / weights.sum()
-    return Verdict(scale, float((np.minimum(off, _MOST) * weights).sum()), 1.0 / float((weights**2).sum()))
+    return Contradiction(scale, float((np.minimum(off, _MOST) * weights).sum()), 1.0 / float((weights**2).sum()))

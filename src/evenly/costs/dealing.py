@@ -9,14 +9,15 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from evenly.checks import checked_instances
 from evenly.costs.model import CostModel
 from evenly.costs.moments import checked_costs
 from evenly.costs.table import CostTable
 from evenly.errors import InvalidParameter
 from evenly.kernels.types import F64, I32, I64
+from evenly.measures.water_level import water_level
 
-Rule = Literal["longest-first", "arrival", "even"]
-MAX_INSTANCES = 2**20
+DealingRule = Literal["longest-first", "arrival", "even"]
 
 
 def levels(estimates: F64, step: float = 0.02) -> tuple[I32, F64]:
@@ -76,11 +77,8 @@ def _poured(rows: int, cost: float, load: F64, pace: F64) -> I64:
         return one
     # Loads count from the earliest finish on, or their rounding would be larger than small costs.
     load = load - (load / pace).min() * pace
-    full = load / pace
-    order = np.argsort(full)
-    tops = (rows * cost + np.cumsum(load[order])) / np.cumsum(pace[order])
-    top = tops[np.argmax(tops <= np.append(full[order][1:], np.inf))]
     # Rows that end below the level to which all the work would rise, if it were water, are surely among the first to end.
+    top = water_level(load, pace, rows * cost)
     taken = np.maximum(np.floor((top * pace - load) / cost - 1e-9 * (rows + 1)), 0.0).astype(np.int64)
     left = rows - int(taken.sum())
     while left > 0:
@@ -128,15 +126,13 @@ class BatchDealer:
         *,
         shares: ArrayLike | None = None,
         start: int = 0,
-        rule: Rule = "longest-first",
+        rule: DealingRule = "longest-first",
         step: float = 0.02,
         loads: ArrayLike | None = None,
     ) -> None:
-        if not 1 <= instances <= MAX_INSTANCES:
-            raise InvalidParameter(f"instances must be from 1 to {MAX_INSTANCES}, got {instances}")
-        if rule not in get_args(Rule):
-            raise InvalidParameter(f"rule must be one of {', '.join(get_args(Rule))}, got {rule!r}")
-        self.instances, self.rule, self.start = instances, rule, start % instances
+        if rule not in get_args(DealingRule):
+            raise InvalidParameter(f"rule must be one of {', '.join(get_args(DealingRule))}, got {rule!r}")
+        self.instances, self.rule, self.start = checked_instances(instances), rule, start % instances
         self.table = costs.table if isinstance(costs, CostModel) else costs or CostTable.constant()
         self._speeds = _checked_speeds(None if shares is None else np.asarray(shares, np.float64), instances)
         self._speeds = self._speeds * (instances / self._speeds.sum())

@@ -5,9 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import math
-import os
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -19,7 +17,7 @@ from evenly.costs.report import InstanceReport
 from evenly.costs.shrinkage import Variances, believed, folded, variances
 from evenly.costs.table import CostTable
 from evenly.errors import DamagedData, IncompatibleMerge, InvalidCost, InvalidParameter
-from evenly.files import write_whole
+from evenly.files import KeptInFile
 from evenly.kernels.types import F64
 from evenly.sealed import opened, sealed
 
@@ -37,7 +35,7 @@ _INSTANCES = 8
 _FEW_ROWS = 64 * _INSTANCES
 
 
-class CostModel:
+class CostModel(KeptInFile):
     """Expected cost of a row by the id of its key, in at most 1 MiB whatever the stream.
 
     It keeps exact moments (rows, cost, squares) of the `capacity` ids that cost most in all; all other ids share one entry,
@@ -242,18 +240,6 @@ class CostModel:
     def from_json(cls, text: str | bytes, *, source: str = "this text") -> Self:
         """The model that `to_json` was called on."""
         return cls.of_content(opened(text, kind=KIND, version=VERSION, what="cost model", source=source), source=source)
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write it to a file, whole or not at all."""
-        write_whole(path, self.to_json())
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
-        """The model that was saved there."""
-        try:
-            return cls.from_json(Path(path).read_bytes(), source=str(path))
-        except UnicodeDecodeError as error:
-            raise DamagedData(f"{path} is not a saved cost model, or is damaged: {error}") from error
 
     def content(self) -> dict[str, Any]:
         """Plain data, for `of_content`: what a scheduler saves with its own state."""

@@ -13,10 +13,10 @@ from evenly.costs.chance import unevenness
 from evenly.costs.model import CostModel
 from evenly.errors import InvalidParameter
 
-Way = Literal["evenly", "in turn", "routers", "one router"]
+DealingWay = Literal["evenly", "in turn", "routers", "one router"]
 """The same number of rows to each instance; by cost: in turn from the costliest row down, by a router for each part of the
 input, or by one router for all rows."""
-WAYS: tuple[Way, ...] = ("in turn", "routers", "one router")
+DEALING_WAYS: tuple[DealingWay, ...] = ("in turn", "routers", "one router")
 
 
 @dataclass(frozen=True)
@@ -42,14 +42,14 @@ class RoutingCosts:
 
 
 @dataclass(frozen=True)
-class Placement:
+class DealingChoice:
     """How a batch is dealt, and by which figures.
 
     `even_s` is the expected time of the batch dealt evenly, `cost_s` by cost with all that routing takes, `routing_s`; 0
     where nothing is known. `reason` says it in words.
     """
 
-    way: Way = "evenly"
+    way: DealingWay = "evenly"
     rows: int = 0
     even_s: float = 0.0
     cost_s: float = 0.0
@@ -82,7 +82,7 @@ _LEFT_BY_ROUTERS = 1.5
 _LEFT_IN_TURN = 1.3
 
 
-def place(
+def choose_dealing(
     model: CostModel,
     instances: int,
     *,
@@ -91,9 +91,9 @@ def place(
     partitions: int | None = None,
     slots: int | None = None,
     objective: str = "completion",
-    ways: Sequence[Way] = WAYS,
+    ways: Sequence[DealingWay] = DEALING_WAYS,
     costs: RoutingCosts | None = None,
-) -> Placement:
+) -> DealingChoice:
     """Decide for a batch of `rows` rows of `row_bytes` bytes, read in `partitions` parts by tasks on `slots` slots.
 
     None: not known. Then it is decided with care: evenly if the number of rows is not known, no single router if the bytes
@@ -105,14 +105,14 @@ def place(
     if instances < 1:
         raise InvalidParameter(f"instances must be at least 1, got {instances}")
     if model.rows <= 0.0:
-        return Placement(reason="evenly: nothing is known of costs yet")
+        return DealingChoice(reason="evenly: nothing is known of costs yet")
     if instances == 1:
-        return Placement(reason="evenly: there is one instance")
+        return DealingChoice(reason="evenly: there is one instance")
     if not rows:
-        return Placement(reason="evenly: the number of rows is not known")
+        return DealingChoice(reason="evenly: the number of rows is not known")
     load_s = rows * model.mean_s / instances
     if load_s <= 0.0:
-        return Placement(rows=rows, reason="evenly: rows cost nothing")
+        return DealingChoice(rows=rows, reason="evenly: rows cost nothing")
     giant, every, within = _spread(model, rows, load_s)
     parts = max(partitions or instances, 1)
     even_s = load_s * (1.0 + giant * (1.0 - 1.0 / instances) + unevenness(every, rows, instances))
@@ -132,11 +132,11 @@ def place(
         }.get(way, 0.0)
         remainder = unevenness(explained, rows, instances) * min(1.0, share)
         cost_s = load_s * (crowded + math.hypot(unevenness(within, rows, instances), remainder)) + routing_s[way]
-        found.append(Placement(way, rows, even_s, cost_s, routing_s[way]))
+        found.append(DealingChoice(way, rows, even_s, cost_s, routing_s[way]))
     return _decided(min(found, key=lambda one: one.cost_s), objective, spread=explained + giant)
 
 
-def _routing_s(costs: RoutingCosts, rows: int, row_bytes: float | None, slots: int) -> dict[Way, float]:
+def _routing_s(costs: RoutingCosts, rows: int, row_bytes: float | None, slots: int) -> dict[DealingWay, float]:
     """What each way takes beyond `repartition(k)`."""
     width = row_bytes or 0.0
     router_s = costs.router_fixed_s + rows * (costs.router_row_s + costs.router_byte_s * width) / slots
@@ -147,7 +147,7 @@ def _routing_s(costs: RoutingCosts, rows: int, row_bytes: float | None, slots: i
     }
 
 
-def _decided(found: Placement, objective: str, *, spread: float) -> Placement:
+def _decided(found: DealingChoice, objective: str, *, spread: float) -> DealingChoice:
     saved, paid = found.promised, found.routing_s / found.even_s
     told = f"dealing by cost saves {saved:.1%} of {found.even_s:.3g} s for {found.rows:,} rows, routing takes {paid:.1%}"
     routers = {"routers": ", by routers", "one router": ", by one router"}.get(found.way, "")

@@ -9,13 +9,14 @@ from typing import Any, Self
 
 import numpy as np
 
-from evenly.costs.contradiction import Verdict, judge
-from evenly.costs.dealing import MAX_INSTANCES
+from evenly.checks import checked_instances
+from evenly.costs.contradiction import Contradiction, contradiction_of
 from evenly.costs.model import CostModel
-from evenly.costs.pieces import Speeds, pieces
-from evenly.costs.placing import WAYS, Way, place
+from evenly.costs.pieces import pieces
+from evenly.costs.placing import DEALING_WAYS, DealingWay, choose_dealing
 from evenly.costs.report import InstanceReport
-from evenly.errors import DamagedData, InvalidParameter
+from evenly.costs.speeds import Speeds
+from evenly.errors import DamagedData
 from evenly.kernels.types import F64
 from evenly.sealed import opened, sealed
 
@@ -39,7 +40,7 @@ class SchedulerState(StrEnum):
 
 
 @dataclass(frozen=True, eq=False)
-class Decision:
+class BatchDecision:
     """How a batch is dealt.
 
     `even`: by plain repartition, without a routing hop. `shares`: the part of the work for each partition (more partitions
@@ -53,7 +54,7 @@ class Decision:
     model: CostModel
     time_every: int
     reason: str = ""
-    way: Way = "routers"
+    way: DealingWay = "routers"
 
 
 class CostScheduler:
@@ -69,7 +70,7 @@ class CostScheduler:
       contradiction: the model is rescaled.
     - **even**: when the model says that the key explains nothing that matters, and executors are alike, rows go out evenly
       and one call of 16 is timed. It goes on learning, and leaves that when scheduling would save 2 %. They go out evenly too
-      where a batch of so many rows would gain less than routing takes (`place`).
+      where a batch of so many rows would gain less than routing takes (`choose_dealing`).
 
     A batch is counted once: reports of a batch at or below the last one counted are refused (`report` returns False), and of
     two reports of one instance in a batch the fuller one counts. No state waits for a message: whatever reports are lost,
@@ -87,9 +88,7 @@ class CostScheduler:
         model: CostModel | None = None,
         half_life_rows: float | None = HALF_LIFE_ROWS,
     ) -> None:
-        if not 1 <= instances <= MAX_INSTANCES:
-            raise InvalidParameter(f"instances must be from 1 to {MAX_INSTANCES}, got {instances}")
-        self.instances = instances
+        self.instances = checked_instances(instances)
         self.model = CostModel(expressions, half_life_rows=half_life_rows) if model is None else model.copy()
         self.speeds = Speeds()
         self.state = SchedulerState.RUN if self.model.rows > 0.0 else SchedulerState.ROUND_ROBIN
@@ -108,11 +107,11 @@ class CostScheduler:
         row_bytes: float | None = None,
         slots: int | None = None,
         objective: str = "completion",
-        ways: Sequence[Way] = WAYS,
-    ) -> Decision:
+        ways: Sequence[DealingWay] = DEALING_WAYS,
+    ) -> BatchDecision:
         """How the batch is dealt. Asked again for the same batch it says the same, as long as nothing is reported.
 
-        The batch is expected to have as many rows as the last one; what else is known of it is as `place` takes it.
+        The batch is expected to have as many rows as the last one; what else is known of it is as `choose_dealing` takes it.
         """
         del batch_id  # what is decided depends on what was reported alone: a batch that is run again is dealt as before
         if self.state is SchedulerState.ROUND_ROBIN:
@@ -125,7 +124,9 @@ class CostScheduler:
         if objective == "arrival":
             return self._decision(even=False, every=1, reason="in the order of arrival, as asked for")
         rows, model = self.model.batch_rows, self.model
-        placed = place(model, self.instances, rows=rows, row_bytes=row_bytes, slots=slots, objective=objective, ways=ways)
+        placed = choose_dealing(
+            model, self.instances, rows=rows, row_bytes=row_bytes, slots=slots, objective=objective, ways=ways
+        )
         if not placed.by_cost:
             return self._decision(even=True, every=EVEN_TIMES_EVERY, reason=placed.reason)
         return self._decision(even=False, every=1, reason=placed.reason, way=placed.way)
@@ -138,7 +139,7 @@ class CostScheduler:
         timed = [report for report in once if report.counted > 0.0]
         speeds = self.speeds.copy().learn(timed, self.model)
         factors = _factors(speeds, timed)
-        verdict = judge(self.model, timed, speeds=factors) if self.state is SchedulerState.RUN else Verdict()
+        verdict = contradiction_of(self.model, timed, speeds=factors) if self.state is SchedulerState.RUN else Contradiction()
         learnt = self.model.copy()
         if verdict.contradicts:
             # The model was wrong, so what it says of executors is not believed either.
@@ -177,9 +178,9 @@ class CostScheduler:
         else:
             self._even = self.model.constant or (self._even and self.model.gain_of_few < _LEAVES_EVEN)
 
-    def _decision(self, *, even: bool, every: int, reason: str, way: Way = "routers") -> Decision:
+    def _decision(self, *, even: bool, every: int, reason: str, way: DealingWay = "routers") -> BatchDecision:
         shares = np.full(self.instances, 1.0 / self.instances) if even else pieces(self.speeds.values, self.instances)
-        return Decision(self.state, even, shares, self.model.copy(), every, reason, way)
+        return BatchDecision(self.state, even, shares, self.model.copy(), every, reason, way)
 
     def to_json(self) -> str:
         """All of its state as one JSON object with a checksum, at most 1 MiB."""

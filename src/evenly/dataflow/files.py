@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import cast
 
 from evenly.dataflow.described import Described, described, read_described
-from evenly.dataflow.graph import KINDS, ROUTINGS, Dataflow, Edge, Kind, Operator, Routing
+from evenly.dataflow.graph import EDGE_KINDS, EDGE_ROUTINGS, Dataflow, Edge, EdgeRouting, Kind, Operator
 from evenly.errors import InvalidDataflow
 
 _SHIPPED = files("evenly.dataflow") / "data"
@@ -73,7 +73,7 @@ def _operator(name: str, one: Described) -> Operator:
     if one.value is None:
         return Operator(name, line=one.line)
     found = one.fields(f"the operator {name!r}", may_have=("model", "kind", "function"))
-    kind = found["kind"].text("an operator's kind", one_of=KINDS) if "kind" in found else "operator"
+    kind = found["kind"].text("an operator's kind", one_of=EDGE_KINDS) if "kind" in found else "operator"
     model = found["model"].text("an operator's model") if "model" in found else ""
     function = found["function"].text("an operator's function") if "function" in found else ""
     return Operator(name, model, cast(Kind, kind), function, one.line)
@@ -87,7 +87,7 @@ def _edge(one: Described) -> Edge:
         return Edge(ends[0], ends[1], line=one.line)
     found = one.fields("an edge", needs=("from", "to"), may_have=("selectivity", "routing", "share"))
     selectivity = found["selectivity"].number("a selectivity", least=0.0) if "selectivity" in found else 1.0
-    routing = found["routing"].text("an edge's routing", one_of=ROUTINGS) if "routing" in found else "duplicate"
+    routing = found["routing"].text("an edge's routing", one_of=EDGE_ROUTINGS) if "routing" in found else "duplicate"
     share = found["share"].number("a share", least=0.0, most=1.0) if "share" in found else None
     start, end = (found[name].text("the end of an edge") for name in ("from", "to"))
-    return Edge(start, end, selectivity, cast(Routing, routing), share, one.line)
+    return Edge(start, end, selectivity, cast(EdgeRouting, routing), share, one.line)

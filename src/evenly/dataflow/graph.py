@@ -11,9 +11,9 @@ from typing import Literal, get_args
 from evenly.errors import InvalidDataflow
 
 Kind = Literal["source", "operator", "sink"]
-Routing = Literal["duplicate", "shuffle", "key"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
-ROUTINGS: tuple[Routing, ...] = get_args(Routing)
+EdgeRouting = Literal["duplicate", "shuffle", "key"]
+EDGE_KINDS: tuple[Kind, ...] = get_args(Kind)
+EDGE_ROUTINGS: tuple[EdgeRouting, ...] = get_args(EdgeRouting)
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Edge:
     start: str
     end: str
     selectivity: float = 1.0
-    routing: Routing = "duplicate"
+    routing: EdgeRouting = "duplicate"
     share: float | None = None
     line: int = field(default=0, compare=False)
 
@@ -72,8 +72,8 @@ class Dataflow:
         for one in self.operators:
             if one.name in known:
                 raise self._error(f"the operator {one.name!r} is given twice: name each once", one)
-            if one.kind not in KINDS:
-                raise self._error(f"an operator's kind must be one of {', '.join(KINDS)}, got {one.kind!r}", one)
+            if one.kind not in EDGE_KINDS:
+                raise self._error(f"an operator's kind must be one of {', '.join(EDGE_KINDS)}, got {one.kind!r}", one)
             known[one.name] = one
         pairs: set[tuple[str, str]] = set()
         for edge in self.edges:
@@ -98,8 +98,8 @@ class Dataflow:
             raise self._error(
                 f"the selectivity of {edge.start} -> {edge.end} must be finite and at least 0, got {edge.selectivity}", edge
             )
-        if edge.routing not in ROUTINGS:
-            raise self._error(f"an edge's routing must be one of {', '.join(ROUTINGS)}, got {edge.routing!r}", edge)
+        if edge.routing not in EDGE_ROUTINGS:
+            raise self._error(f"an edge's routing must be one of {', '.join(EDGE_ROUTINGS)}, got {edge.routing!r}", edge)
         if edge.share is not None and (edge.routing != "key" or not 0.0 <= edge.share <= 1.0):
             raise self._error(
                 f"the share of {edge.start} -> {edge.end} must be from 0 to 1 on an edge routed by key, got {edge.share}", edge

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from evenly.diagnosis.event_log import EventLog
-from evenly.diagnosis.plans import Plan
-from evenly.diagnosis.stages import Schedule, Stage, Tasks
+from evenly.diagnosis.plans import QueryPlan
+from evenly.diagnosis.stages import PastStage, Schedule, Tasks
 from evenly.errors import EmptyStream
 from evenly.kernels.types import I64
 
@@ -52,7 +52,7 @@ class Application:
     attempt: str | None = None
     seconds: float = 0.0
     slots: int = 0
-    stages: list[Stage] = field(default_factory=list)
+    stages: list[PastStage] = field(default_factory=list)
     unfinished: list[Unfinished] = field(default_factory=list)
     finished: int = 0
     failed: int = 0
@@ -113,10 +113,10 @@ class _Reader:
 
     def __init__(self) -> None:
         self.application = Application()
-        self.kept: list[tuple[float, int, Stage]] = []
+        self.kept: list[tuple[float, int, PastStage]] = []
         self.counter = itertools.count()
         self.running: dict[tuple[int, int], _Running] = {}
-        self.plans: dict[int, Plan] = {}
+        self.plans: dict[int, QueryPlan] = {}
         self.cores: dict[str, int] = {}
         self.task_cpus = 1.0
         self.started = 0
@@ -151,7 +151,7 @@ class _Reader:
         return int(sum(self.cores.values()) / self.task_cpus)
 
     def query_start(self, event: dict[str, Any]) -> None:
-        plan = self.plans.setdefault(int(event["executionId"]), Plan(str(event.get("description", ""))))
+        plan = self.plans.setdefault(int(event["executionId"]), QueryPlan(str(event.get("description", ""))))
         plan.learn(event.get("sparkPlanInfo", {}))
 
     def query_end(self, event: dict[str, Any]) -> None:
@@ -212,7 +212,7 @@ class _Reader:
         else:
             heapq.heappushpop(self.kept, entry)
 
-    def _summary(self, key: tuple[int, int], running: _Running, info: dict[str, Any]) -> Stage:
+    def _summary(self, key: tuple[int, int], running: _Running, info: dict[str, Any]) -> PastStage:
         plan = None if running.query is None else self.plans.get(running.query)
         numbers = {int(one["ID"]) for one in info.get("Accumulables", ())}
         order = np.argsort(_int64(running.columns["index"]), kind="stable")
@@ -226,7 +226,7 @@ class _Reader:
             spilled=columns["spilled"],
             executor=np.array(running.executors)[order],
         )
-        return Stage(
+        return PastStage(
             stage=key[0],
             attempt=key[1],
             name=running.name,

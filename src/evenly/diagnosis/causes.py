@@ -14,7 +14,7 @@ from enum import StrEnum
 import numpy as np
 
 from evenly.diagnosis.calls import aggregate_by_key_call, apply_by_cost_call, by_key_call
-from evenly.diagnosis.stages import Stage
+from evenly.diagnosis.stages import PastStage
 from evenly.kernels.types import I64
 
 _MERGEABLE = ("HashAggregate", "SortAggregate", "ObjectHashAggregate", "FlatMapGroupsIn", "AggregateIn", "ArrowAggregate")
@@ -77,7 +77,7 @@ class Finding:
     there were too few tasks).
     """
 
-    stage: Stage
+    stage: PastStage
     cause: Cause
     saved_s: float
     why: str
@@ -125,7 +125,7 @@ class Finding:
         }
 
 
-def diagnose_stage(stage: Stage, thresholds: Thresholds | None = None) -> Finding:
+def diagnose_stage(stage: PastStage, thresholds: Thresholds | None = None) -> Finding:
     """The one thing that cost the stage most, or that it was even."""
     limits = thresholds or Thresholds()
     candidates = [_uneven(stage, limits), _too_few(stage, limits), _too_many(stage, limits)]
@@ -149,7 +149,7 @@ class Repeated:
     saved_s: float
 
 
-def together(findings: Iterable[Finding]) -> list[Repeated]:
+def repeated_findings(findings: Iterable[Finding]) -> list[Repeated]:
     """Findings of the same call site, operator and cause as one, those that cost most first.
 
     What is uneven comes before what has too few or too many tasks, and that before what is even: what balance saves follows
@@ -166,7 +166,7 @@ def together(findings: Iterable[Finding]) -> list[Repeated]:
     return sorted(repeated, key=lambda one: (_RANK.get(one.worst.cause, 0), -one.saved_s))
 
 
-def _uneven(stage: Stage, limits: Thresholds) -> Finding | None:
+def _uneven(stage: PastStage, limits: Thresholds) -> Finding | None:
     """What made the longest task longer than the mean."""
     if stage.instances < 2 or stage.time_imbalance_pct <= 0.0:
         return None
@@ -188,14 +188,14 @@ def _uneven(stage: Stage, limits: Thresholds) -> Finding | None:
     return _slow_executor(stage, limits) or _spill(stage, limits) or _by_cost(stage)
 
 
-def _explained_by(stage: Stage, part: I64) -> float:
+def _explained_by(stage: PastStage, part: I64) -> float:
     run = stage.tasks.run_ms
     longest = int(run.argmax())
     excess = float(run[longest] - run.mean())
     return float(part[longest] - part.mean()) / excess if excess > 0.0 else 0.0
 
 
-def _explained_by_rows(stage: Stage) -> float:
+def _explained_by_rows(stage: PastStage) -> float:
     """The excess that the longest task would have if all rows took the same time, over the excess that it has."""
     run, rows = stage.tasks.run_ms, stage.tasks.rows
     longest = int(run.argmax())
@@ -204,7 +204,7 @@ def _explained_by_rows(stage: Stage) -> float:
     return (float(rows[longest]) / mean_rows - 1.0) / excess if mean_rows > 0.0 and excess > 0.0 else 0.0
 
 
-def _by_rows(stage: Stage, limits: Thresholds) -> Finding:
+def _by_rows(stage: PastStage, limits: Thresholds) -> Finding:
     rows = stage.tasks.rows
     why = f"the largest task read {int(rows.max()):,} rows, the mean is {rows.mean():,.0f} (λ {stage.rows_imbalance_pct:.0f} %)"
     if stage.spilled_bytes:
@@ -220,7 +220,7 @@ def _by_rows(stage: Stage, limits: Thresholds) -> Finding:
     return _by_keys(stage, why, limits)
 
 
-def _by_keys(stage: Stage, why: str, limits: Thresholds) -> Finding:
+def _by_keys(stage: PastStage, why: str, limits: Thresholds) -> Finding:
     """Rows of one key are in one place: keys have to be placed by what they weigh, or split."""
     exchange, instances = stage.exchange, _instances(stage)
     assert exchange is not None  # noqa: S101 - the caller has looked
@@ -253,17 +253,17 @@ def _by_keys(stage: Stage, why: str, limits: Thresholds) -> Finding:
     )
 
 
-def _hot_share(stage: Stage) -> float:
+def _hot_share(stage: PastStage) -> float:
     """The part of all rows by which the largest task exceeds the median task: about what one hot key in it has."""
     rows = stage.tasks.rows
     return float(rows.max() - np.median(rows)) / float(rows.sum())
 
 
-def _instances(stage: Stage) -> int:
+def _instances(stage: PastStage) -> int:
     return stage.instances if stage.exchange is None or stage.exchange.partitions is None else stage.exchange.partitions
 
 
-def _slow_executor(stage: Stage, limits: Thresholds) -> Finding | None:
+def _slow_executor(stage: PastStage, limits: Thresholds) -> Finding | None:
     """An executor on which every task was slow, with two tasks at least: one slow task may be a slow task."""
     run, rows, executor = stage.tasks.run_ms, stage.tasks.rows, stage.tasks.executor
     pace = run / np.maximum(rows, 1) if int(rows.sum()) else run.astype(np.float64)
@@ -281,7 +281,7 @@ def _slow_executor(stage: Stage, limits: Thresholds) -> Finding | None:
     return Finding(stage, Cause.EXECUTOR, stage.saved_s, why, remedy)
 
 
-def _spill(stage: Stage, limits: Thresholds) -> Finding | None:
+def _spill(stage: PastStage, limits: Thresholds) -> Finding | None:
     """The longest task spilled, and tasks that spilled took longer a row than tasks that did not."""
     run, rows, spilled = stage.tasks.run_ms, stage.tasks.rows, stage.tasks.spilled > 0
     if not spilled[int(run.argmax())] or spilled.all():
@@ -299,7 +299,7 @@ def _spill(stage: Stage, limits: Thresholds) -> Finding | None:
     return Finding(stage, Cause.SPILL, stage.saved_s, why, remedy)
 
 
-def _by_cost(stage: Stage) -> Finding:
+def _by_cost(stage: PastStage) -> Finding:
     tasks = stage.tasks
     known = int(tasks.rows.sum()) > 0
     why = f"the longest task took {tasks.run_ms.max() / 1000.0:.1f} s, the mean is {tasks.run_ms.mean() / 1000.0:.1f} s, " + (
@@ -318,7 +318,7 @@ def _by_cost(stage: Stage) -> Finding:
     return Finding(stage, Cause.COST, stage.saved_s, why, remedy, apply_by_cost_call(_instances(stage)))
 
 
-def _too_few(stage: Stage, limits: Thresholds) -> Finding | None:
+def _too_few(stage: PastStage, limits: Thresholds) -> Finding | None:
     """Slots that had no task of the stage. A total or a limit is one task by its nature, and not told."""
     slots = stage.cluster_slots
     if slots < 2 or stage.instances >= limits.few_tasks * slots:
@@ -337,7 +337,7 @@ def _too_few(stage: Stage, limits: Thresholds) -> Finding | None:
     return Finding(stage, Cause.TOO_FEW, saved, why, f"{slots} instances, one a slot, if each slot is a core of its own", call)
 
 
-def _too_many(stage: Stage, limits: Thresholds) -> Finding | None:
+def _too_many(stage: PastStage, limits: Thresholds) -> Finding | None:
     """Tasks so small that starting them costs more than a part of their work."""
     slots = stage.schedule.slots
     held_ms = float((stage.schedule.finish_ms - stage.schedule.launch_ms).sum())

@@ -36,7 +36,7 @@ _PLUMBING = (
 
 
 @dataclass
-class Plan:
+class QueryPlan:
     """What is kept of a query's plan: its description, and for each metric's number what it stands for."""
 
     description: str

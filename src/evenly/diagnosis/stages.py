@@ -88,7 +88,7 @@ class Schedule:
 
 
 @dataclass(frozen=True, eq=False)
-class Stage:
+class PastStage:
     """One attempt of a stage that finished.
 
     `name` is its call site, `operators` what it computes (the last first), `query` the description of its SQL
@@ -180,7 +180,7 @@ def _share(part: I64, whole: I64) -> float:
     return float(part.sum()) / total if total > 0.0 else 0.0
 
 
-def largest_first(values: F64 | I64, most: int) -> F64:
+def tallest(values: F64 | I64, most: int) -> F64:
     """At most `most` values, the largest first: more than a picture can show as bars is thinned out evenly."""
     ordered = np.sort(np.asarray(values, np.float64))[::-1]
     if ordered.size <= most:

@@ -9,7 +9,7 @@ from evenly.kernels.types import F64, I32, I64
 
 
 @compiled
-def in_turn(parts: F64, first_thread: I64, threads: I64, tuples: int) -> I32:
+def threads_in_turn(parts: F64, first_thread: I64, threads: I64, tuples: int) -> I32:
     """The thread of every tuple: bundles in turn by their parts (which add up to 1), in a bundle its threads in turn.
 
     At every moment each bundle has had its part of the tuples to within one tuple for each bundle there is.

@@ -15,7 +15,7 @@ from evenly.kernels.hashing import affine61, bucket_of, fold61, scale61
 from evenly.kernels.space_saving import ENTRIES, TOTAL, home
 from evenly.kernels.types import F64, I32, I64, U64
 
-Summary = tuple[U64, F64, F64, I32, F64, np.uint64]
+SummaryArrays = tuple[U64, F64, F64, I32, F64, np.uint64]
 """A Space Saving's keys, counts, errors, index, state and shift."""
 
 LOW, CURSOR = 0, 1
@@ -35,7 +35,7 @@ def _less_loaded(first: np.int64, second: np.int64, loads: I64) -> np.int64:
 
 
 @compiled
-def two_choices(ids: U64, hashes: U64, distinct: bool, loads: I64) -> I32:  # noqa: FBT001 - kernels take all by position
+def less_loaded_of_two(ids: U64, hashes: U64, distinct: bool, loads: I64) -> I32:  # noqa: FBT001 - kernels take all by position
     """The less loaded of two hashed candidates; `distinct` (for two instances or more) makes the second another one."""
     instances = np.uint64(loads.size)
     out = np.empty(ids.size, np.int32)
@@ -110,7 +110,7 @@ def _choices_needed(counts: F64, state: F64, threshold: float, epsilon: float, i
 def head_choices(
     ids: U64,
     hashes: U64,
-    summary: Summary,
+    summary: SummaryArrays,
     capacity: int,
     threshold: float,
     epsilon: float,
@@ -188,6 +188,7 @@ def where_seen(ids: U64, hashes: U64, keys: U64, instances_of: I32, index: I32, 
     for i in range(ids.size):
         key = ids[i]
         chosen = np.int64(-1)
+        # Looked up as in `split_heavy`: a call that takes arrays would cost more than the look.
         at = home(key, shift)
         while index[at] != 0:
             if keys[index[at] - 1] == key:

@@ -28,8 +28,8 @@ from evenly.kernels.virtual_finish_instances import (
     SPREAD,
     TOTAL,
     TUPLES,
+    FinishOptions,
     Instances,
-    Options,
     mixed,
 )
 
@@ -64,7 +64,7 @@ class Scheduler(NamedTuple):
 
 
 @compiled
-def new_schedulers(count: int, entries: int, rows: int, columns: int, latency_ms: F64, options: Options) -> Scheduler:
+def new_schedulers(count: int, entries: int, rows: int, columns: int, latency_ms: F64, options: FinishOptions) -> Scheduler:
     """Schedulers that have sent and heard nothing: arrays with one more axis, the first. `one_of` takes one out."""
     k = latency_ms.size
     kept = 1 if options.pooled else k
@@ -128,7 +128,7 @@ def correct(scheduler: Scheduler, i: int, sequence: float, corrected: float) -> 
 
 @compiled
 def take_report(
-    scheduler: Scheduler, i: int, keys: U64, table: F64, pair: F64, sums: F64, corrected: float, options: Options
+    scheduler: Scheduler, i: int, keys: U64, table: F64, pair: F64, sums: F64, corrected: float, options: FinishOptions
 ) -> None:
     """Take in what an instance has learnt, and correct; the first report of all ends round-robin."""
     if not correct(scheduler, i, sums[SEQUENCE], corrected):
@@ -163,7 +163,7 @@ def _compare_speeds(sums: F64, lanes: F64) -> None:
 
 
 @inlined
-def _pool(scheduler: Scheduler, group: int, options: Options) -> None:
+def _pool(scheduler: Scheduler, group: int, options: FinishOptions) -> None:
     """Make the estimates of a group anew: of all instances, or of one if it has reported."""
     alone = scheduler.rest_ms.size > 1 and scheduler.reported[group] == 1
     known = scheduler.known
@@ -208,7 +208,7 @@ def _find(index_keys: U64, estimates: F64, key: np.uint64) -> np.uint64:
 
 @compiled
 def send_all(  # noqa: C901, PLR0912 - one loop, because a call that takes arrays costs more than what it does here
-    scheduler: Scheduler, keys: U64, places: I32 | None, now_ms: float, options: Options
+    scheduler: Scheduler, keys: U64, places: I32 | None, now_ms: float, options: FinishOptions
 ) -> tuple[I32, F64]:
     """The instance and the ticket of every tuple: where it will end first.
 

@@ -30,7 +30,7 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _32 = np.uint64(32)
 
 
-class Options(NamedTuple):
+class FinishOptions(NamedTuple):
     """The switches: see `evenly.lab.rivals.shuffle.virtual_finish`."""
 
     theta: float
@@ -79,13 +79,13 @@ def mixed(key: np.uint64) -> np.uint64:
 
 
 @inlined
-def first_place(key: np.uint64, options: Options) -> np.uint64:
+def first_place(key: np.uint64, options: FinishOptions) -> np.uint64:
     """The first of the places in a table where a key may be."""
     return np.uint64(options.ways) * ((mixed(key) * np.uint64(options.sets)) >> _32)
 
 
 @inlined
-def allowed_error(options: Options) -> float:
+def allowed_error(options: FinishOptions) -> float:
     """By how many mean execution times an end may be off: of s schedulers each knows a part of what is sent, so more is."""
     return float(options.theta * np.sqrt(options.schedulers))
 
@@ -101,7 +101,7 @@ def execute(  # noqa: C901, PLR0912 - one loop, because a call that takes arrays
     tickets: F64,
     sources: I32,
     start: int,
-    options: Options,
+    options: FinishOptions,
 ) -> tuple[int, int]:
     """Learn from tuples and judge their ends, from `start` on: the first that leads to a message, and its kind.
 
@@ -164,7 +164,7 @@ def execute(  # noqa: C901, PLR0912 - one loop, because a call that takes arrays
 
 
 @compiled
-def forget_half(instances: Instances, i: int, options: Options) -> None:
+def forget_half(instances: Instances, i: int, options: FinishOptions) -> None:
     """After a report of a full window the past weighs half as much."""
     if instances.sums[i, TUPLES] >= options.window:
         instances.table[i] *= 0.5

@@ -14,8 +14,9 @@ from evenly.errors import InvalidParameter
 from evenly.kernels.types import F64, I32, I64
 from evenly.keys.mapping import Mapping
 from evenly.keys.scheduling import largest_first
-from evenly.keys.split_mapping import SplitMapping, Way
+from evenly.keys.split_mapping import SplitMapping, SplitWay
 from evenly.measures.load import instance_loads
+from evenly.measures.water_level import water_level
 
 _SWEEPS = 8
 _NOTHING = 1e-9
@@ -45,7 +46,7 @@ def hot_keys(mapping: Mapping) -> tuple[HotKey, ...]:
     )
 
 
-def split_hot_keys(mapping: Mapping, *, way: Way = "dkg+pkg", above: float = 1.0, slack_pct: float = 1.0) -> SplitMapping:
+def split_hot_keys(mapping: Mapping, *, way: SplitWay = "dkg+pkg", above: float = 1.0, slack_pct: float = 1.0) -> SplitMapping:
     """Split every key of more than `above` fair shares of an instance, and place all others whole.
 
     - `way="dkg+pkg"` (Rivetti et al., 2015, there in two halves): over as few instances of equal capacity as hold it, more
@@ -173,7 +174,7 @@ class _Job:
         numbers = np.repeat(np.arange(self.water.size), [home.size for home in homes])
         return _whole_parts(_Plan(places, numbers, np.concatenate(homes), np.concatenate(amounts)), self.water)
 
-    def mapping(self, plan: _Plan, way: Way) -> SplitMapping:
+    def mapping(self, plan: _Plan, way: SplitWay) -> SplitMapping:
         own = self.kept.size
         light = replace(
             self.whole,
@@ -196,12 +197,7 @@ class _Job:
 
 def poured(loads: F64, room: F64, water: float) -> F64:
     """How much each instance gets when `water` is poured over all: the lowest level, load over room, is filled first."""
-    relative = loads / room
-    order = np.argsort(relative, kind="stable")
-    levels = (water + np.cumsum(loads[order])) / np.cumsum(room[order])
-    reached = levels[:-1] <= relative[order][1:]
-    level = levels[int(np.argmax(reached))] if reached.any() else levels[-1]
-    gaps = np.maximum(level * room - loads, 0.0)
+    gaps = np.maximum(water_level(loads, room, water) * room - loads, 0.0)
     filled: F64 = gaps * (water / gaps.sum())
     return filled
 
@@ -210,8 +206,8 @@ def _whole_parts(plan: _Plan, water: F64) -> _Plan:
     """Without parts that only rounding has made; what is left of a key is all of it."""
     real = plan.loads > _NOTHING * water[plan.numbers]
     numbers, loads = plan.numbers[real], plan.loads[real]
-    together = np.bincount(numbers, loads, minlength=water.size)
-    return _Plan(plan.places, numbers, plan.instances[real], loads * (water / together)[numbers])
+    whole = np.bincount(numbers, loads, minlength=water.size)
+    return _Plan(plan.places, numbers, plan.instances[real], loads * (water / whole)[numbers])
 
 
 def _total(mapping: Mapping) -> float:

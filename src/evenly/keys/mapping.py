@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
 
 from evenly.errors import DamagedData, InvalidParameter
-from evenly.files import write_whole
+from evenly.files import KeptInFile
 from evenly.kernels import routing
 from evenly.kernels.types import F64, I32, U64
 from evenly.keys.cuckoo import in_places, two_choice_tables
@@ -26,7 +24,7 @@ KeyIds = Literal["integer", "xxhash64"]
 
 
 @dataclass(frozen=True, eq=False)
-class Mapping:
+class Mapping(KeptInFile):
     """Every key to exactly one of `instances` instances, before and after it is saved and read back.
 
         mapping = evenly.learn_mapping(df, key="user", instances=16)
@@ -176,12 +174,3 @@ class Mapping:
             )
         except (ValueError, LookupError, TypeError, ArithmeticError) as error:
             raise DamagedData(f"{source} is damaged ({error}). Fit and save the mapping again") from error
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the mapping to a file, whole or not at all."""
-        write_whole(path, self.to_json())
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read a mapping that `save` wrote."""
-        return cls.from_json(Path(path).read_bytes(), source=str(path))

@@ -45,14 +45,16 @@ class Use(Enum):
 
 
 @dataclass(frozen=True)
-class Verdict:
+class PipelineVerdict:
     """`refusal` says why a pipeline may not start (None: it may), `warnings` what of it the placement does not balance."""
 
     refusal: str | None = None
     warnings: tuple[str, ...] = ()
 
 
-def judge(operators: Sequence[KeyedOperator], *, key: tuple[str, ...], slot: str, window: str | None) -> Verdict:
+def judge_pipeline(
+    operators: Sequence[KeyedOperator], *, key: tuple[str, ...], slot: str, window: str | None
+) -> PipelineVerdict:
     """What is to be said of a pipeline over placed rows.
 
     Refused: groups by the slot without the whole key (and window), which depend on the mapping; groups of the key that leave
@@ -70,23 +72,23 @@ def judge(operators: Sequence[KeyedOperator], *, key: tuple[str, ...], slot: str
             continue
         told = f"the pipeline groups by ({', '.join(operator.names)}) in {operator.kind}"
         if use is Use.WRONG:
-            return Verdict(
+            return PipelineVerdict(
                 f"{told}, and the slot is a number of the mapping: without the whole {'window and ' if window else ''}key as "
                 f"it was placed, groups would change with the mapping. {asked[0].upper()}{asked[1:]}{_or_leave_out(window)}"
             )
         if use is Use.FORGOTTEN:
             both = "; of a join, give both streams to stream_by_key" if operator.other_side is not None else ""
-            return Verdict(
+            return PipelineVerdict(
                 f"{told}, so its rows would be where Spark's hash puts them and not on their key's instance: {asked}{both}"
             )
         if not used:
             more = "" if use is Use.ANOTHER else ", or make all of these columns the key"
-            return Verdict(f"{told}, and nothing in it uses the placement: {asked}{more}{_or_leave_out(window)}")
+            return PipelineVerdict(f"{told}, and nothing in it uses the placement: {asked}{more}{_or_leave_out(window)}")
         if use is Use.FINER:
             warnings.append(
                 f"{told}: these groups are spread by Spark's hash, not by the mapping, which is for {', '.join(key)}"
             )
-    return Verdict(None, tuple(warnings))
+    return PipelineVerdict(None, tuple(warnings))
 
 
 def use_of(operator: KeyedOperator, *, keys: int, windowed: bool) -> Use:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
 
 from evenly.errors import DamagedData, InvalidParameter
-from evenly.files import write_whole
+from evenly.files import KeptInFile
 from evenly.kernels import routing
 from evenly.kernels.types import F64, I32, I64, U64
 from evenly.keys.mapping import KeyIds, Mapping
@@ -26,11 +24,11 @@ FORMAT_VERSION = 1
 WHOLE = 1 << 31
 """What `SplitMapping.draws` takes for certainty: cuts are out of 2^31."""
 
-Way = Literal["dkg+pkg", "w-choices"]
+SplitWay = Literal["dkg+pkg", "w-choices"]
 
 
 @dataclass(frozen=True, eq=False)
-class SplitMapping:
+class SplitMapping(KeptInFile):
     """Every key of `split` over its parts, in the shares planned; every other key where `light` has it.
 
         plan = split_hot_keys(evenly.learn_mapping(df, key="user", instances=16))  # from evenly.keys.hot_keys
@@ -49,7 +47,7 @@ class SplitMapping:
     starts: I64 = field(default_factory=lambda: np.zeros(1, np.int64))
     parts: I32 = field(default_factory=lambda: np.zeros(0, np.int32))
     part_loads: F64 = field(default_factory=lambda: np.zeros(0))
-    way: Way = "dkg+pkg"
+    way: SplitWay = "dkg+pkg"
 
     def __post_init__(self) -> None:
         if self.starts.size != self.split.size + 1 or not self.parts.size == self.part_loads.size == self.starts[-1]:
@@ -178,15 +176,6 @@ class SplitMapping:
             )
         except (InvalidParameter, LookupError, TypeError, ValueError, OverflowError) as error:
             raise DamagedData(f"{source} is damaged ({error}). Make and save the split mapping again") from error
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the split mapping to a file, whole or not at all."""
-        write_whole(path, self.to_json())
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read a split mapping that `save` wrote."""
-        return cls.from_json(Path(path).read_bytes(), source=str(path))
 
 
 class PlannedSplit:

@@ -1,10 +1,10 @@
 """How many threads, slots and machines a rate needs, before anything is deployed."""
 
 from evenly.planning.completion import Completion, completion_at
-from evenly.planning.machines import AZURE_D, Catalogue, Cluster, Machine, Size, read_catalogue
+from evenly.planning.machines import AZURE_D, Catalogue, Cluster, Machine, MachineSize, read_catalogue
 from evenly.planning.model_files import models_yaml, read_models, shipped_models
 from evenly.planning.models import Models, PerformanceModel, Point, merge_runs, static_model
-from evenly.planning.plan import Plan, compare, highest_rate, plan
+from evenly.planning.plan import Plan, compare_pairs, highest_rate, plan
 from evenly.planning.prediction import Assumptions, Prediction, predict
 from evenly.planning.rehearsal import Rehearsal, rehearse
 from evenly.planning.replan import Replan, replan
@@ -16,6 +16,7 @@ __all__ = [
     "Cluster",
     "Completion",
     "Machine",
+    "MachineSize",
     "Models",
     "PerformanceModel",
     "Plan",
@@ -23,8 +24,7 @@ __all__ = [
     "Prediction",
     "Rehearsal",
     "Replan",
-    "Size",
-    "compare",
+    "compare_pairs",
     "completion_at",
     "highest_rate",
     "merge_runs",

@@ -15,7 +15,7 @@ MOST_SLOTS = 1_000_000
 
 
 @dataclass(frozen=True)
-class Size:
+class MachineSize:
     """A kind of machine: how many slots it has, what an hour costs (if known), and the memory of a slot."""
 
     name: str
@@ -29,7 +29,7 @@ class Machine:
     """One machine of a plan: `slots` of it are used, of the `size.slots` it has. `rack` matters for network distance."""
 
     name: str
-    size: Size
+    size: MachineSize
     slots: int
     rack: str = "rack 1"
 
@@ -73,7 +73,7 @@ class Cluster:
 class Catalogue:
     """The sizes that can be had."""
 
-    sizes: tuple[Size, ...]
+    sizes: tuple[MachineSize, ...]
 
     def __post_init__(self) -> None:
         if not self.sizes:
@@ -100,7 +100,7 @@ class Catalogue:
     def take(self, names: Iterable[tuple[str, int]]) -> Cluster:
         """A fixed set of machines: (size, how many), all of their slots."""
         by_name = {one.name: one for one in self.sizes}
-        taken: list[Size] = []
+        taken: list[MachineSize] = []
         for name, count in names:
             if name not in by_name:
                 raise InvalidParameter(f"there is no machine of size {name!r}: choose from {', '.join(by_name)}")
@@ -110,19 +110,19 @@ class Catalogue:
         return Cluster(tuple(Machine(f"machine {n}", size, size.slots) for n, size in enumerate(taken, 1)))
 
 
-AZURE_D = Catalogue((Size("D1", 1), Size("D2", 2), Size("D3", 4)))
+AZURE_D = Catalogue((MachineSize("D1", 1), MachineSize("D2", 2), MachineSize("D3", 4)))
 """The machines of the paper: slots of one core and 3.5 GiB. Its prices are not in the text; give your own catalogue."""
 
 
 def read_catalogue(path: str | os.PathLike[str]) -> Catalogue:
     """A user's own machines: YAML with `machines:`, each `{slots: 4, price_per_hour: 0.5, slot_memory_gib: 4}`."""
     root = read_described(path, InvalidParameter)
-    sizes: list[Size] = []
+    sizes: list[MachineSize] = []
     for name, one in root.fields("a catalogue", needs=("machines",))["machines"].mapping("machines").items():
         found = one.fields(f"the size {name!r}", needs=("slots",), may_have=("price_per_hour", "slot_memory_gib"))
         price = found["price_per_hour"].number("a price", least=0.0) if "price_per_hour" in found else None
         memory = found["slot_memory_gib"].number("the memory of a slot", above=0.0) if "slot_memory_gib" in found else 3.5
-        sizes.append(Size(name, found["slots"].whole("slots", least=1, most=MOST_SLOTS), price, memory))
+        sizes.append(MachineSize(name, found["slots"].whole("slots", least=1, most=MOST_SLOTS), price, memory))
     return Catalogue(tuple(sizes))
 
 

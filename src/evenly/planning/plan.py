@@ -10,7 +10,7 @@ from evenly.errors import DoesNotFit, InvalidParameter
 from evenly.planning.allocation import LSA, MBA, Allocator
 from evenly.planning.allocation.base import checked_rate
 from evenly.planning.machines import AZURE_D, Catalogue, Cluster
-from evenly.planning.mapping import DSM, RSM, SAM, Placement, SlotMapping, place, place_on
+from evenly.planning.mapping import DSM, RSM, SAM, SlotMapping, ThreadPlacement, place_on, place_threads
 from evenly.planning.models import Models
 from evenly.planning.network import NearSAM
 from evenly.planning.prediction import Assumptions, Prediction, Usage, predict, usage_at
@@ -27,7 +27,7 @@ class Plan:
     """A placement, what it is predicted to carry, and what it will use at the planned rate."""
 
     rate: float
-    placement: Placement
+    placement: ThreadPlacement
     prediction: Prediction
     slot_usage: tuple[Usage, ...]
     machine_usage: tuple[Usage, ...]
@@ -63,11 +63,11 @@ def plan(
     if isinstance(machines, Cluster):
         placement = place_on(allocated, mapper, machines)
     else:
-        placement = place(allocated, mapper, catalogue=machines)
+        placement = place_threads(allocated, mapper, catalogue=machines)
     return planned(placement, models, assumptions)
 
 
-def planned(placement: Placement, models: Models, assumptions: Assumptions | None = None) -> Plan:
+def planned(placement: ThreadPlacement, models: Models, assumptions: Assumptions | None = None) -> Plan:
     """The plan that a placement makes."""
     prediction = predict(placement, models, assumptions)
     slots, hosts = usage_at(placement, prediction.shares, placement.allocation.rate)
@@ -121,7 +121,7 @@ def highest_rate(
     return best
 
 
-def compare(
+def compare_pairs(
     dataflow: Dataflow,
     models: Models,
     rate: float,

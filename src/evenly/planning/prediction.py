@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from evenly.errors import InvalidParameter
-from evenly.planning.mapping.base import Placed, Placement
+from evenly.planning.mapping.base import Placed, ThreadPlacement
 from evenly.planning.models import LOOKUPS, Estimate, Lookup, Models, PerformanceModel
 
-Routing = Literal["shuffle", "slot-aware"]
+ThreadRouting = Literal["shuffle", "slot-aware"]
 Contention = Literal["none", "machine", "slot"]
-ROUTINGS: tuple[Routing, ...] = get_args(Routing)
+THREAD_ROUTINGS: tuple[ThreadRouting, ...] = get_args(ThreadRouting)
 CONTENTIONS: tuple[Contention, ...] = get_args(Contention)
 
 
@@ -27,13 +27,13 @@ class Assumptions:
     `none` is the paper's.
     """
 
-    routing: Routing = "shuffle"
+    routing: ThreadRouting = "shuffle"
     lookup: Lookup = "interpolated"
     contention: Contention = "machine"
 
     def __post_init__(self) -> None:
-        if self.routing not in ROUTINGS:
-            raise InvalidParameter(f"routing must be one of {', '.join(ROUTINGS)}, got {self.routing!r}")
+        if self.routing not in THREAD_ROUTINGS:
+            raise InvalidParameter(f"routing must be one of {', '.join(THREAD_ROUTINGS)}, got {self.routing!r}")
         if self.lookup not in LOOKUPS:
             raise InvalidParameter(f"lookup must be one of {', '.join(LOOKUPS)}, got {self.lookup!r}")
         if self.contention not in CONTENTIONS:
@@ -87,14 +87,14 @@ class Prediction:
         return self.limits[0]
 
 
-def predict(placement: Placement, models: Models, assumptions: Assumptions | None = None) -> Prediction:
+def predict(placement: ThreadPlacement, models: Models, assumptions: Assumptions | None = None) -> Prediction:
     """The peak rate of a placement.
 
     With slot-aware routing a placement of MBA's by SAM carries at least the rate that it was planned for
     (`tests/property/test_planning.py`).
     """
     assumed = assumptions or Assumptions()
-    shares = routed(placement, models, assumed)
+    shares = shares_of(placement, models, assumed)
     limits = _limits(placement, shares, assumed)
     low = high = limits[0].rate
     if models.measured_repeatedly:
@@ -105,7 +105,7 @@ def predict(placement: Placement, models: Models, assumptions: Assumptions | Non
     return Prediction(assumed, limits[0].rate, low, high, limits, shares)
 
 
-def routed(placement: Placement, models: Models, assumed: Assumptions) -> dict[str, tuple[Share, ...]]:
+def shares_of(placement: ThreadPlacement, models: Models, assumed: Assumptions) -> dict[str, tuple[Share, ...]]:
     """For every operator how its tuples are spread over its bundles; the parts add up to 1."""
     found: dict[str, tuple[Share, ...]] = {}
     for name, bundles in placement.by_operator.items():
@@ -122,7 +122,9 @@ def routed(placement: Placement, models: Models, assumed: Assumptions) -> dict[s
     return found
 
 
-def usage_at(placement: Placement, shares: Mapping[str, tuple[Share, ...]], rate: float) -> tuple[list[Usage], list[Usage]]:
+def usage_at(
+    placement: ThreadPlacement, shares: Mapping[str, tuple[Share, ...]], rate: float
+) -> tuple[list[Usage], list[Usage]]:
     """Cpu and memory of every slot and of every machine when `rate` arrives at the sources."""
     rates = placement.allocation.dataflow.rates(rate)
     cpu, memory = ([0.0] * placement.cluster.slots for _ in range(2))
@@ -139,7 +141,7 @@ def usage_at(placement: Placement, shares: Mapping[str, tuple[Share, ...]], rate
     return slots, machines
 
 
-def _limits(placement: Placement, shares: Mapping[str, tuple[Share, ...]], assumed: Assumptions) -> tuple[Limit, ...]:
+def _limits(placement: ThreadPlacement, shares: Mapping[str, tuple[Share, ...]], assumed: Assumptions) -> tuple[Limit, ...]:
     factors = placement.allocation.dataflow.rates(1.0)
     limits = []
     for name, found in shares.items():
@@ -159,7 +161,7 @@ def _limits(placement: Placement, shares: Mapping[str, tuple[Share, ...]], assum
 
 
 def _core_limits(
-    placement: Placement, shares: Mapping[str, tuple[Share, ...]], factors: Mapping[str, float], *, by_slot: bool
+    placement: ThreadPlacement, shares: Mapping[str, tuple[Share, ...]], factors: Mapping[str, float], *, by_slot: bool
 ) -> list[Limit]:
     """The rates at which the cores of a machine (or one slot's core) are all busy."""
     cluster = placement.cluster
@@ -189,7 +191,7 @@ def _core_limits(
 
 
 def _with(
-    placement: Placement, shares: Mapping[str, tuple[Share, ...]], models: Models, lookup: Lookup
+    placement: ThreadPlacement, shares: Mapping[str, tuple[Share, ...]], models: Models, lookup: Lookup
 ) -> dict[str, tuple[Share, ...]]:
     """The same routing with other models."""
     return {
@@ -200,5 +202,5 @@ def _with(
     }
 
 
-def _model(placement: Placement, models: Mapping[str, PerformanceModel], operator: str) -> PerformanceModel:
+def _model(placement: ThreadPlacement, models: Mapping[str, PerformanceModel], operator: str) -> PerformanceModel:
     return models[placement.allocation.dataflow.by_name[operator].model_name]

@@ -16,9 +16,10 @@ import numpy as np
 from evenly.errors import InvalidParameter
 from evenly.kernels import dataflow_runs as kernels
 from evenly.kernels.types import F64, I64
-from evenly.planning.mapping.base import Placement
+from evenly.measures.slope import slope
+from evenly.planning.mapping.base import ThreadPlacement
 from evenly.planning.models import Models
-from evenly.planning.prediction import Assumptions, Prediction, Share, Usage, predict, routed
+from evenly.planning.prediction import Assumptions, Prediction, Share, Usage, predict, shares_of
 
 WARM_UP = 1.0 / 3.0
 """The part of a run that is not looked at."""
@@ -47,7 +48,7 @@ class Rehearsal:
 
 
 @dataclass(frozen=True)
-class Options:
+class RehearsalOptions:
     """How a plan is rehearsed.
 
     `seconds` of arrivals at constant gaps; execution times vary by `cv` (standard deviation over mean, 0 to 0.5); a run
@@ -66,17 +67,17 @@ class Options:
 
 
 def rehearse(
-    placement: Placement,
+    placement: ThreadPlacement,
     models: Models,
     rate: float,
     *,
     assumptions: Assumptions | None = None,
-    options: Options | None = None,
+    options: RehearsalOptions | None = None,
 ) -> Rehearsal:
     """Run the placement with `rate` tuples/s at every source. The same seed gives the same run."""
-    assumed, how = assumptions or Assumptions(), options or Options()
+    assumed, how = assumptions or Assumptions(), options or RehearsalOptions()
     flow, cluster = placement.allocation.dataflow, placement.cluster
-    shares = routed(placement, models, assumed)
+    shares = shares_of(placement, models, assumed)
     rng = np.random.default_rng(how.seed)
     seconds = min(how.seconds, how.most_tuples / max(flow.rates(rate).values()))
     sent: dict[str, tuple[F64, F64]] = {}
@@ -109,11 +110,11 @@ def rehearse(
 
 
 def observed_rate(
-    placement: Placement,
+    placement: ThreadPlacement,
     models: Models,
     *,
     assumptions: Assumptions | None = None,
-    options: Options | None = None,
+    options: RehearsalOptions | None = None,
     precision: float = 0.004,
 ) -> tuple[float, Prediction]:
     """The highest rate at which the placement runs stably, found by bisection, and what was predicted."""
@@ -144,7 +145,7 @@ class _Run:
         threads: I64 = np.array([one.placed.threads for one in shares], np.int64)
         first: I64 = np.concatenate(([0], np.cumsum(threads)[:-1])).astype(np.int64)
         parts = np.array([one.part for one in shares])
-        thread = kernels.in_turn(parts, first, threads, arrivals_s.size)
+        thread = kernels.threads_in_turn(parts, first, threads, arrivals_s.size)
         self.bundle = np.searchsorted(first, thread, side="right") - 1
         service_s = np.array([0.0 if math.isinf(one.can.rate) else one.placed.threads / one.can.rate for one in shares])
         half = cv * math.sqrt(3.0)
@@ -161,7 +162,7 @@ class _Run:
             mine = every[self.arrivals_s[every] >= WARM_UP * seconds]
             if math.isinf(share.can.rate) or mine.size < 4 * share.placed.threads:
                 continue
-            worst = max(worst, _slope(self.arrivals_s[mine], self.ends_s[mine] - self.arrivals_s[mine]))
+            worst = max(worst, slope(self.arrivals_s[mine], self.ends_s[mine] - self.arrivals_s[mine]))
         return worst
 
     def bursts(self, machine_of: tuple[int, ...]) -> list[tuple[int, F64, F64]]:
@@ -182,7 +183,7 @@ class _Run:
 
 
 def _arrivals(
-    placement: Placement, name: str, rate: float, seconds: float, sent: dict[str, tuple[F64, F64]]
+    placement: ThreadPlacement, name: str, rate: float, seconds: float, sent: dict[str, tuple[F64, F64]]
 ) -> tuple[F64, F64]:
     """When tuples reach an operator, in order, and when they were born at a source."""
     flow = placement.allocation.dataflow
@@ -202,7 +203,7 @@ def _arrivals(
     return times_s[order], born_s[order]
 
 
-def _cores(placement: Placement, shares: dict[str, tuple[Share, ...]]) -> list[float]:
+def _cores(placement: ThreadPlacement, shares: dict[str, tuple[Share, ...]]) -> list[float]:
     """The cores of each machine, without what its sources and sinks always use."""
     left = [float(one.slots) for one in placement.cluster.machines]
     for share in (one for found in shares.values() for one in found if math.isinf(one.can.rate)):
@@ -219,11 +220,4 @@ def _core_slope(found: list[tuple[F64, F64]], cores: float, seconds: float) -> f
     times_s = times_s[order]
     left_s = kernels.unfinished(times_s, work_s[order], cores) / cores
     counted = (times_s >= WARM_UP * seconds) & (times_s <= seconds)
-    return _slope(times_s[counted], left_s[counted]) if counted.sum() > 10 else 0.0
-
-
-def _slope(x: F64, y: F64) -> float:
-    """The slope of the straight line of least squares."""
-    off = x - x.mean()
-    spread = float(off @ off)
-    return float(off @ (y - y.mean())) / spread if spread > 0.0 else 0.0
+    return slope(times_s[counted], left_s[counted]) if counted.sum() > 10 else 0.0

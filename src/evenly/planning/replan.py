@@ -14,7 +14,7 @@ import numpy as np
 from evenly.errors import InvalidParameter
 from evenly.planning.allocation import MBA, Allocation, Bundle
 from evenly.planning.machines import AZURE_D, Catalogue, Cluster
-from evenly.planning.mapping.base import Placed, Placement, place
+from evenly.planning.mapping.base import Placed, ThreadPlacement, place_threads
 from evenly.planning.mapping.sam import SAM
 from evenly.planning.models import Models
 
@@ -25,14 +25,14 @@ _ROUNDING = 1e-9
 class Replan:
     """The new placement; threads moved, started and stopped; and what a plan made afresh would have moved."""
 
-    placement: Placement
+    placement: ThreadPlacement
     moved: int
     started: int
     stopped: int
     moved_afresh: int
 
 
-def replan(current: Placement, models: Models, rate: float, *, catalogue: Catalogue = AZURE_D) -> Replan:
+def replan(current: ThreadPlacement, models: Models, rate: float, *, catalogue: Catalogue = AZURE_D) -> Replan:
     """Place the dataflow for a new rate, by MBA and SAM's rules, with the current placement in mind.
 
     Bundles stay where they are, grow and shrink in place where the slot has room, and only the others are placed. The
@@ -42,7 +42,7 @@ def replan(current: Placement, models: Models, rate: float, *, catalogue: Catalo
     if current.allocation.algorithm != MBA.name:
         raise InvalidParameter(f"only plans of bundles are replanned: allocate with mba, not {current.allocation.algorithm}")
     allocation = MBA.allocate(current.allocation.dataflow, models, rate)
-    fresh = place(allocation, SAM(), catalogue=catalogue)
+    fresh = place_threads(allocation, SAM(), catalogue=catalogue)
     old = _counts(current.placed)
     plain = moved_threads(old, _counts(fresh.placed))
     candidates = [fresh, replace(fresh, placed=_relabelled(old, fresh))]
@@ -78,7 +78,7 @@ def _by_operator(counts: Counter[tuple[str, int]]) -> Counter[str]:
     return grouped
 
 
-def _relabelled(old: Counter[tuple[str, int]], fresh: Placement) -> tuple[Placed, ...]:
+def _relabelled(old: Counter[tuple[str, int]], fresh: ThreadPlacement) -> tuple[Placed, ...]:
     """The fresh placement with its slots numbered so that as many threads as a greedy choice finds stay."""
     by_place: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for (operator, slot), count in old.items():
@@ -101,7 +101,7 @@ def _relabelled(old: Counter[tuple[str, int]], fresh: Placement) -> tuple[Placed
     return tuple(replace(one, slot=chosen[one.slot]) for one in fresh.placed)
 
 
-def _in_place(current: Placement, allocation: Allocation, cluster: Cluster) -> tuple[Placed, ...] | None:
+def _in_place(current: ThreadPlacement, allocation: Allocation, cluster: Cluster) -> tuple[Placed, ...] | None:
     """Bundles kept where they are if there is room, the others placed by SAM's rules; None if they do not all fit."""
     slots = _Slots(cluster.slots)
     homeless: list[tuple[str, Bundle, bool]] = []

@@ -9,7 +9,7 @@ from evenly.measures.load import imbalance_pct
 
 
 @dataclass(frozen=True)
-class Placement:
+class PlacedRun:
     """How the instances of one run were loaded."""
 
     grouping: str
@@ -28,8 +28,8 @@ class Placement:
 class Comparison:
     """The same job placed by Spark's hash and by Evenly."""
 
-    hash: Placement
-    evenly: Placement
+    hash: PlacedRun
+    evenly: PlacedRun
     learning_s: float
     least_imbalance_pct: float
     same_results: bool

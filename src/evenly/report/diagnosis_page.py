@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
 from evenly.diagnosis.application import Application
@@ -15,13 +14,10 @@ from evenly.diagnosis.keys import COMBINED, KeyAdvice, KeysDiagnosis
 from evenly.diagnosis.state import CheckpointDiagnosis
 from evenly.kernels.types import I64
 from evenly.report.diagnosis_pictures import Loads, bars, stage_bars
+from evenly.report.page import rendered
 
 MOST_SECTIONS = 10
 """How many findings get a picture."""
-
-_PAGES = Environment(
-    loader=PackageLoader("evenly.report"), autoescape=select_autoescape(["html"]), undefined=StrictUndefined, trim_blocks=True
-)
 
 _VERDICTS = {
     KeyAdvice.NOTHING: "even: nothing to do",
@@ -144,6 +140,13 @@ def _page(
     remark: str = "",
 ) -> str:
     pictures = [Markup(section.picture) for section in sections]  # noqa: S704 - drawn by matplotlib, which escapes text
-    return _PAGES.get_template("diagnosis.html").render(
-        title=title, lead=lead, headline=headline, sections=sections, pictures=pictures, tables=tables, remark=remark
+    return rendered(
+        "diagnosis",
+        title=title,
+        lead=lead,
+        headline=headline,
+        sections=sections,
+        pictures=pictures,
+        tables=tables,
+        remark=remark,
     )

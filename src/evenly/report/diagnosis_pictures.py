@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
-from evenly.diagnosis.stages import Stage, largest_first
+from evenly.diagnosis.stages import PastStage, tallest
 from evenly.kernels.types import F64, I64
 from evenly.report.pictures import EVEN, INK, STYLE, UNEVEN
 
@@ -30,7 +30,7 @@ class Loads:
     values: F64 | I64
 
 
-def stage_bars(stage: Stage) -> str:
+def stage_bars(stage: PastStage) -> str:
     """The run time and, where they were counted, the rows of every task of a stage, as SVG."""
     panels = [Loads(f"Time: λ = {stage.time_imbalance_pct:.0f} %", "seconds", "task", stage.tasks.run_ms / 1000.0)]
     if stage.tasks.rows.any():
@@ -56,7 +56,7 @@ def _draw(place: Any, panel: Loads, top: float) -> None:
     values = np.asarray(panel.values, np.float64)
     mean = float(values.mean())
     many = values.size > MOST_BARS
-    shown = largest_first(values, MOST_BARS) if many else values
+    shown = tallest(values, MOST_BARS) if many else values
     at = np.arange(shown.size)
     place.bar(at, shown, width=0.8, color=np.where(shown > ABOVE * mean, UNEVEN, EVEN))
     place.axhline(mean, color=INK, linewidth=1, linestyle=(0, (4, 3)))

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
-from markupsafe import Markup
 
-from evenly.report.comparison import Comparison
-from evenly.report.pictures import busy_bars
+
+def shown(value: object) -> str:
+    """A value as people read it: numbers short, sentences as they are."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return "" if value is None else str(value)
+    return f"{value:.3g}" if abs(value) < 10.0 else f"{value:,.1f}".removesuffix(".0")
+
 
 _PAGES = Environment(
     loader=PackageLoader("evenly.report"), autoescape=select_autoescape(["html"]), undefined=StrictUndefined, trim_blocks=True
 )
+_PAGES.filters["shown"] = shown
 
 
-def comparison_page(comparison: Comparison, *, rows: int, wait_us: float) -> str:
-    """The page of the demonstration."""
-    picture = Markup(busy_bars(comparison))  # noqa: S704 - drawn here, from numbers alone
-    return _PAGES.get_template("comparison.html").render(comparison=comparison, picture=picture, rows=rows, wait_us=wait_us)
+def rendered(template: str, **values: object) -> str:
+    """The page of a template, which extends `base.html`."""
+    return _PAGES.get_template(f"{template}.html").render(values)

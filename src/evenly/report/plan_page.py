@@ -5,18 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from html import escape
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
 from evenly.planning.plan import Plan
 from evenly.planning.summary import rows
-from evenly.report.paper_page import shown
+from evenly.report.page import rendered
 from evenly.report.pictures import INK
 
-_PAGES = Environment(
-    loader=PackageLoader("evenly.report"), autoescape=select_autoescape(["html"]), undefined=StrictUndefined, trim_blocks=True
-)
-_PAGES.filters["shown"] = shown
 _COLOURS = ("#1b7f6b", "#5b7fa6", "#c2571a", "#8a5a9e", "#d9a441", "#7c8f3f", "#b0566b", "#3f8f8a", "#8c6d4f", "#0b4f6c")
 _MOST_MACHINES = 200
 _SLOT_WIDTH, _SLOT_HEIGHT, _GAP, _LABEL = 120, 62, 8, 18
@@ -27,9 +22,7 @@ def plan_page(best: Plan, plans: Sequence[Plan], settings: Mapping[str, str]) ->
     """One self-contained page: no script, nothing loaded from elsewhere."""
     drawing = Markup(machines_svg(best))  # noqa: S704 - drawn here, and names are escaped
     compared = [rows(one)[-1] for one in plans] if len(plans) > 1 else []
-    return _PAGES.get_template("plan.html").render(
-        plan=best, rows=rows(best), compared=compared, settings=settings, drawing=drawing
-    )
+    return rendered("plan", rows=rows(best), compared=compared, settings=settings, drawing=drawing)
 
 
 def machines_svg(plan: Plan) -> str:

@@ -95,7 +95,7 @@ def _loads(counted: DataFrame, instance: Column, instances: int) -> tuple[int, .
     return tuple(loads)
 
 
-def rows_of(spark: SparkSession, source: str, *, keys: Sequence[str] = ()) -> DataFrame:
+def read_source(spark: SparkSession, source: str, *, keys: Sequence[str] = ()) -> DataFrame:
     """The rows of a file or folder (Parquet, CSV with a line of headings, JSON or ORC by its name), or of a table.
 
     CSV columns get the types that Spark infers for them: a key that is a number hashes otherwise than as text.

@@ -73,7 +73,7 @@ class Calls:
     fits: Callable[[list[Any]], bool] | None = None
 
 
-def checked(error: BaseException, guard: ForkGuard) -> BaseException:
+def checked_error(error: BaseException, guard: ForkGuard) -> BaseException:
     """An error that counts as the row's. A forked child ends here; an interrupt from outside is passed on."""
     guard.check()
     if isinstance(error, (KeyboardInterrupt, GeneratorExit)):
@@ -170,7 +170,7 @@ class Serial:
             try:
                 value = call(payload)
             except BaseException as error:  # noqa: BLE001 - whatever a user's function raises is its row's error
-                value, failed = self._again(payload, checked(error, self._guard))
+                value, failed = self._again(payload, checked_error(error, self._guard))
                 if failed is not None:
                     failures[len(values)] = failed
             forked()
@@ -195,5 +195,5 @@ class Serial:
             try:
                 return self._call(payload), None
             except BaseException as further:  # noqa: BLE001
-                error = checked(further, self._guard)
+                error = checked_error(further, self._guard)
         return None, error

@@ -27,7 +27,7 @@ from evenly.worker.calling import Stretch
 from evenly.worker.engine import known_accumulators
 from evenly.worker.parts import Part
 
-Outcome = tuple[Stretch, list[pa.RecordBatch]]
+EndedCalls = tuple[Stretch, list[pa.RecordBatch]]
 """Calls that have ended, and their output."""
 
 _LENGTH = struct.Struct("<Q")
@@ -101,7 +101,7 @@ class Journal:
 class Child:
     """A child that runs `body` over the parts it is given, and says what came of them. It never outlives its parent."""
 
-    def __init__(self, body: Callable[[Iterator[Part]], Iterator[Outcome]]) -> None:
+    def __init__(self, body: Callable[[Iterator[Part]], Iterator[EndedCalls]]) -> None:
         self._socket, theirs = socket.socketpair()
         for end in (self._socket, theirs):
             with suppress(OSError):
@@ -117,7 +117,7 @@ class Child:
         self._counted: dict[int, Any] = {}
         self._socket.settimeout(_LOOK_S)
 
-    def receive(self) -> Message | Outcome:
+    def receive(self) -> Message | EndedCalls:
         """What the child says next; waits for it as long as it lives. What fails there beside its calls is raised here."""
         said = pickle.loads(self._read(_LENGTH.unpack(self._read(_LENGTH.size))[0]))  # noqa: S301 - our own child's
         if isinstance(said, Message):
@@ -197,7 +197,7 @@ class Child:
         return self._status is not None
 
 
-def _live(theirs: socket.socket, body: Callable[[Iterator[Part]], Iterator[Outcome]], parent: int) -> None:
+def _live(theirs: socket.socket, body: Callable[[Iterator[Part]], Iterator[EndedCalls]], parent: int) -> None:
     """The child's life. It ends here, so that nothing of the worker's runs twice."""
     status = 1
     try:

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Iterator
 
-from evenly.worker.calling import STRETCH_ITEMS, STRETCH_S, Calls, Chunk, Stretch, checked
+from evenly.worker.calling import STRETCH_ITEMS, STRETCH_S, Calls, Chunk, Stretch, checked_error
 from evenly.worker.limits import ForkGuard, Watchdog, too_slow
 from evenly.worker.shared_clock import SharedClock
 from evenly.worker.threads import Item, ends_all, items_of, stretch_of
@@ -85,7 +85,7 @@ class Coroutines:
                     raise
                 item.error = error
             except BaseException as error:  # noqa: BLE001 - whatever a user's function raises is its row's error
-                item.error = checked(error, self._guard)
+                item.error = checked_error(error, self._guard)
         self._guard.check()
         item.cost_s, item.end_s = self._clock.end(begun), time.perf_counter()
         item.ends_all = ends_all(self._calls, item.value, item.error)

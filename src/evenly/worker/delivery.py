@@ -14,7 +14,7 @@ from evenly.worker.engine import running_task
 
 NUMBER_BITS = 33
 """Of an identity: those of a row's number within its partition."""
-Batches = Iterator[pa.RecordBatch]
+ArrowBatches = Iterator[pa.RecordBatch]
 _ARROW_COUNTS = pa.schema(
     [
         *(("partition", pa.int32()), ("rows", pa.int64()), ("size_bytes", pa.int64())),
@@ -23,11 +23,13 @@ _ARROW_COUNTS = pa.schema(
 )
 
 
-def sending_task(to: Destination, pacing: Pacing, sender: str, batch: int, *, kept: bool) -> Callable[[Batches], Batches]:
+def sending_task(
+    to: Destination, pacing: Pacing, sender: str, batch: int, *, kept: bool
+) -> Callable[[ArrowBatches], ArrowBatches]:
     """Sends bodies in the order that they have or, `kept`, of two columns, the identities and the bodies; yields counts."""
     cut = _as_kept if kept else _as_it_comes
 
-    def task(batches: Batches) -> Batches:
+    def task(batches: ArrowBatches) -> ArrowBatches:
         context = running_task()
         at, attempt = (context.partitionId(), context.attemptNumber()) if context is not None else (0, 0)
         for number, bodies in cut(batches, at):
@@ -39,12 +41,12 @@ def sending_task(to: Destination, pacing: Pacing, sender: str, batch: int, *, ke
     return task
 
 
-def _as_it_comes(batches: Batches, at: int) -> Iterator[tuple[int, Iterator[bytes]]]:
+def _as_it_comes(batches: ArrowBatches, at: int) -> Iterator[tuple[int, Iterator[bytes]]]:
     """One partition: that of the task."""
     yield at, (body for batch in batches for body in batch.column(0).to_pylist())
 
 
-def _as_kept(batches: Batches, _: int) -> Iterator[tuple[int, Iterator[bytes]]]:
+def _as_kept(batches: ArrowBatches, _: int) -> Iterator[tuple[int, Iterator[bytes]]]:
     """The partitions that the files of this task have, one after the other; a task may read several files."""
     rows = (row for batch in batches for row in zip(*(column.to_pylist() for column in batch.columns), strict=True))
     for partition, own in groupby(rows, lambda row: row[0] >> NUMBER_BITS):

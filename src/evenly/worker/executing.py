@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from evenly.costs.report import CostMeter
+from evenly.costs.meter import CostMeter
 from evenly.errors import InvalidResult
 from evenly.kernels.types import F64, I64
 from evenly.worker.calling import Caller, Calls, Chunk, Serial, Stretch
-from evenly.worker.child import Journal, Outcome
+from evenly.worker.child import EndedCalls, Journal
 from evenly.worker.coroutines import Coroutines
 from evenly.worker.engine import running_task
 from evenly.worker.guarding import Guard, fork_works
@@ -95,7 +95,7 @@ def _execute(work: Work, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Recor
         yield pa.RecordBatch.from_arrays(nulls, schema=output)
 
 
-def _run(work: Work, parts: Iterator[Part]) -> Iterator[Outcome]:
+def _run(work: Work, parts: Iterator[Part]) -> Iterator[EndedCalls]:
     """The function over all rows: in this process, or where a row may end it in one that may die.
 
     A first attempt is made here, where what earlier tasks have loaded and connected is at hand, if there can be a second one.
@@ -106,7 +106,7 @@ def _run(work: Work, parts: Iterator[Part]) -> Iterator[Outcome]:
         yield from _here(work, parts)
         return
 
-    def there(threads: int, parts: Iterator[Part], journal: Journal) -> Iterator[Outcome]:
+    def there(threads: int, parts: Iterator[Part], journal: Journal) -> Iterator[EndedCalls]:
         calls = replace(work.calls, threads=threads, function=journal.wrapped(work.calls.function, waits=_waits(work.calls)))
         return _here(replace(work, calls=calls), parts, numbered=True)
 
@@ -119,7 +119,7 @@ def _run(work: Work, parts: Iterator[Part]) -> Iterator[Outcome]:
     yield from Guard(there, died, threads=calls.threads, retries=calls.retries, limit_s=calls.limit_s).run(parts)
 
 
-def _here(work: Work, parts: Iterator[Part], *, numbered: bool = False) -> Iterator[Outcome]:
+def _here(work: Work, parts: Iterator[Part], *, numbered: bool = False) -> Iterator[EndedCalls]:
     """The function over all rows, in this process. With `numbered` a function gets the number of the call beside the row."""
     caller = _caller(work)
     try:

@@ -19,10 +19,10 @@ import pyarrow as pa
 
 from evenly.errors import EvenlyError, RowTooSlow, WorkerDied
 from evenly.worker.calling import Stretch
-from evenly.worker.child import Child, ChildDied, Journal, Message, Outcome
+from evenly.worker.child import Child, ChildDied, EndedCalls, Journal, Message
 from evenly.worker.parts import Part
 
-Body = Callable[[int, Iterator[Part], Journal], Iterator[Outcome]]
+Body = Callable[[int, Iterator[Part], Journal], Iterator[EndedCalls]]
 """Runs calls, so many at once, and notes them."""
 
 _SLOTS_TO_SPARE = 128
@@ -66,7 +66,7 @@ class Guard:
         self._retries = retries
         self._limit_s = limit_s
 
-    def run(self, parts: Iterator[Part]) -> Iterator[Outcome]:
+    def run(self, parts: Iterator[Part]) -> Iterator[EndedCalls]:
         """The outcomes of all calls, in the order in which they end."""
         again: deque[Part] = deque()
         suspects: deque[Part] = deque()
@@ -101,7 +101,7 @@ class Guard:
             if not trying:
                 again.extendleft(reversed(others))
 
-    def _lived(self, source: Iterator[Part], threads: int) -> Generator[Outcome, None, _Death | None]:
+    def _lived(self, source: Iterator[Part], threads: int) -> Generator[EndedCalls, None, _Death | None]:
         """The outcomes of one child; how it died, or None if it ended well."""
         open_calls: dict[int, tuple[Part, int]] = {}
         journal = Journal(threads + _SLOTS_TO_SPARE)
@@ -131,7 +131,7 @@ class Guard:
             child.close()
             journal.close()
 
-    def _failed(self, part: Part, status: int, took_s: float) -> Outcome:
+    def _failed(self, part: Part, status: int, took_s: float) -> EndedCalls:
         error: EvenlyError
         if self._limit_s is not None and took_s > self._limit_s:
             error = RowTooSlow(f"the function took longer than time_limit_s={self._limit_s:g} and was ended with its process")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from evenly.costs.dealing import BatchDealer, Rule
+from evenly.costs.dealing import BatchDealer, DealingRule
 from evenly.costs.table import CostTable
 from evenly.costs.turns import first_instance
 from evenly.kernels.types import F64, I32, I64
@@ -19,7 +19,7 @@ class Routing:
 
     table: CostTable
     shares: F64
-    rule: Rule = "longest-first"
+    rule: DealingRule = "longest-first"
 
 
 def routed(routing: Routing, labels: I32, columns: Iterator[I64]) -> Iterator[tuple[I32, F64]]:

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from evenly.worker.calling import STRETCH_ITEMS, STRETCH_S, Calls, Chunk, Stretch, checked
+from evenly.worker.calling import STRETCH_ITEMS, STRETCH_S, Calls, Chunk, Stretch, checked_error
 from evenly.worker.limits import ForkGuard, OutOfTime, Watchdog, end_process, interrupt, too_slow
 from evenly.worker.shared_clock import SharedClock
 
@@ -184,7 +184,7 @@ class Threads:
             pass
         for item in found:
             if item.error is not None:
-                checked(item.error, self._guard)
+                checked_error(item.error, self._guard)
         return found if limit_s is None else found + self._overdue(limit_s)
 
     def _next_deadline(self, limit_s: float) -> float:

@@ -9,6 +9,7 @@ from typing import Protocol, Self, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike
 
+from evenly.checks import checked_numbers
 from evenly.errors import InvalidParameter
 from evenly.kernels.types import F64
 
@@ -42,11 +43,11 @@ class Backlogs:
         speeds: ArrayLike | None = None,
     ) -> Self:
         """Without `sizes_bytes` every tuple has one byte; without `speeds` all queues are equally fast."""
-        waiting = _numbers(tuples, "tuples", None)
+        waiting = checked_numbers(tuples, "tuples", None, each="queue")
         if waiting.size == 0:
             raise InvalidParameter("there is no queue to choose from: give the backlog of at least one")
-        sizes = waiting if sizes_bytes is None else _numbers(sizes_bytes, "sizes_bytes", waiting.size)
-        fast = np.ones(waiting.size) if speeds is None else _numbers(speeds, "speeds", waiting.size)
+        sizes = waiting if sizes_bytes is None else checked_numbers(sizes_bytes, "sizes_bytes", waiting.size, each="queue")
+        fast = np.ones(waiting.size) if speeds is None else checked_numbers(speeds, "speeds", waiting.size, each="queue")
         if not fast.all():
             at = int(np.argmin(fast))
             raise InvalidParameter(f"speeds[{at}] is {fast[at]}: a link that sends has a speed above 0")
@@ -97,20 +98,6 @@ def known(heads: Numbers | None, name: str) -> Numbers:
     if heads is None:
         raise InvalidParameter(f"{name} chooses by when the heads arrived: give Backlogs.of(…, heads=…)")
     return heads
-
-
-def _numbers(values: ArrayLike, name: str, queues: int | None) -> F64:
-    try:
-        array = np.array(values, np.float64)
-    except (TypeError, ValueError) as error:
-        raise InvalidParameter(f"{name} must be numbers, got {values!r}") from error
-    if array.ndim != 1 or queues not in (None, array.size):
-        raise InvalidParameter(f"{name} must have one number for each queue, got shape {array.shape}")
-    bad = ~(np.isfinite(array) & (array >= 0.0))
-    if bad.any():
-        at = int(np.argmax(bad))
-        raise InvalidParameter(f"{name}[{at}] is {array[at]}: it must be finite and at least 0")
-    return array
 
 
 def _arrivals(heads: ArrayLike, waiting: F64) -> F64:

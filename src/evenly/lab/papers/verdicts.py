@@ -1,4 +1,8 @@
-"""What became of a value that a paper states: reproduced, or not and why."""
+"""What became of a value that a paper states: reproduced, or not and why.
+
+The figures list their verdicts one by one, however alike such lists look: each entry is one sentence of a paper, with its own
+test, and can be read beside it.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,6 @@ NOT_REPRODUCED = "not reproduced"
 class Verdict:
     """One stated value or sentence beside what was measured. `published` is a number, or the sentence in short."""
 
-    figure: str
     series: str
     x: float | str | None
     published: float | str
@@ -26,7 +29,6 @@ class Verdict:
 
 
 def number(
-    figure: str,
     series: str,
     x: float | str | None,
     *,
@@ -48,11 +50,11 @@ def number(
     if off > allowed and off <= 2.0 * standard_error:
         said = f"differs by {off_pct:.2f} %, within two standard errors ({standard_error:.2f} each) of these runs"
     holds = off <= max(allowed, 2.0 * standard_error)
-    return Verdict(figure, series, x, published, measured, REPRODUCED if holds else NOT_REPRODUCED, _joined(said, why))
+    return Verdict(series, x, published, measured, REPRODUCED if holds else NOT_REPRODUCED, _joined(said, why))
 
 
-def reached(
-    figure: str, series: str, x: float | str | None, *, published: float, measured: float, within_pct: float, why: str = ""
+def at_least(
+    series: str, x: float | str | None, *, published: float, measured: float, within_pct: float, why: str = ""
 ) -> Verdict:
     """Reproduced if the measured value is the published one or more, or less by no more than `within_pct` %.
 
@@ -60,14 +62,12 @@ def reached(
     """
     holds = measured >= published * (1.0 - within_pct / 100.0)
     said = f"as much or more counts, or up to {within_pct:g} % less"
-    return Verdict(figure, series, x, published, measured, REPRODUCED if holds else NOT_REPRODUCED, _joined(said, why))
+    return Verdict(series, x, published, measured, REPRODUCED if holds else NOT_REPRODUCED, _joined(said, why))
 
 
-def sentence(
-    figure: str, series: str, *, published: str, measured: str, holds: bool, why: str, x: float | str | None = None
-) -> Verdict:
+def sentence(series: str, *, published: str, measured: str, holds: bool, why: str, x: float | str | None = None) -> Verdict:
     """Reproduced if what the sentence says holds by the test that `why` spells out."""
-    return Verdict(figure, series, x, published, measured, REPRODUCED if holds else NOT_REPRODUCED, why)
+    return Verdict(series, x, published, measured, REPRODUCED if holds else NOT_REPRODUCED, why)
 
 
 def _joined(*parts: str) -> str:

@@ -16,12 +16,13 @@ from numpy.typing import ArrayLike
 
 from evenly.checks import checked_instances, checked_whole
 from evenly.costs.base import ShuffleGrouping
-from evenly.costs.dealing import BatchDealer, Rule
+from evenly.costs.dealing import BatchDealer, DealingRule
+from evenly.costs.meter import CostMeter
 from evenly.costs.model import CostModel
 from evenly.costs.moments import checked_costs
-from evenly.costs.placing import WAYS, Way
-from evenly.costs.report import CostMeter, InstanceReport
-from evenly.costs.scheduler import Decision, SchedulerState
+from evenly.costs.placing import DEALING_WAYS, DealingWay
+from evenly.costs.report import InstanceReport
+from evenly.costs.scheduler import BatchDecision, SchedulerState
 from evenly.costs.table import CostTable
 from evenly.costs.turns import COST_BITS, first_instance, in_turn, packed
 from evenly.errors import EmptyStream, InvalidParameter
@@ -41,8 +42,8 @@ class BatchScheduler(Protocol):
     instances: int
 
     def decide(
-        self, batch_id: int, *, row_bytes: float | None, slots: int | None, objective: str, ways: Sequence[Way]
-    ) -> Decision:
+        self, batch_id: int, *, row_bytes: float | None, slots: int | None, objective: str, ways: Sequence[DealingWay]
+    ) -> BatchDecision:
         """How the batch is dealt."""
 
     def report(self, batch_id: int, reports: Sequence[InstanceReport]) -> bool:
@@ -65,11 +66,13 @@ class EvenScheduler:
     def __init__(self, instances: int) -> None:
         self.instances = checked_instances(instances)
 
-    def decide(self, batch_id: int, **known: object) -> Decision:
+    def decide(self, batch_id: int, **known: object) -> BatchDecision:
         """Evenly."""
         del batch_id, known
         shares = np.full(self.instances, 1.0 / self.instances)
-        return Decision(SchedulerState.ROUND_ROBIN, even=True, shares=shares, model=CostModel(), time_every=1, reason="evenly")
+        return BatchDecision(
+            SchedulerState.ROUND_ROBIN, even=True, shares=shares, model=CostModel(), time_every=1, reason="evenly"
+        )
 
     def report(self, batch_id: int, reports: Sequence[InstanceReport]) -> bool:
         """Nothing is learnt."""
@@ -86,7 +89,7 @@ class BatchOutcome:
     instances, or the longest row on the fastest of them. What Spark takes for stages, tasks and routing is not in it.
     """
 
-    way: Way
+    way: DealingWay
     reason: str
     partition: I32
     completion_s: F64
@@ -134,14 +137,14 @@ def run_batches(
     objective: Objective = "completion",
     slowness: ArrayLike | None = None,
     row_bytes: float | None = None,
-    ways: Sequence[Way] = WAYS,
+    ways: Sequence[DealingWay] = DEALING_WAYS,
     seed: int = 0,
 ) -> list[BatchOutcome]:
     """Batches of (keys, costs in seconds), one after the other, as `stream_apply_by_cost` runs them.
 
     The scheduler is given new, or with what it has learnt, and is not changed. `parts`, `row_bytes`: in how many parts a
-    batch is read, and the bytes of a row, if known. `objective` is that of `stream_apply_by_cost`, `ways` those to deal by cost that
-    there are. `slowness`: how much longer a row takes on each instance, each an executor of its own (None: all alike). The
+    batch is read, and the bytes of a row, if known. `objective` is that of `stream_apply_by_cost`, `ways` those to deal by
+    cost that there are. `slowness`: how much longer a row takes on each instance, each an executor of its own (None: all alike). The
     order in which rows are read is chance, drawn from `seed`; the same arguments give the same outcomes.
 
     >>> from evenly.costs import CostScheduler
@@ -168,7 +171,7 @@ def run_batches(
         completion_s, reports = ran.on(
             slots, shortest_first=objective == "completion" and not decision.even, every=decision.time_every
         )
-        way: Way = "evenly" if decision.even else decision.way
+        way: DealingWay = "evenly" if decision.even else decision.way
         outcomes.append(BatchOutcome(way, decision.reason, partition, completion_s, _bound(costs, slots)))
         deciding.report(number, reports)
     return outcomes
@@ -195,7 +198,7 @@ def run_batch(
     return BatchOutcome("one router", "dealt by one router", partition, completion_s, _bound(costs, slots))
 
 
-def _dealt(decision: Decision, ids: I64, slots: _Slots, objective: Objective, rng: np.random.Generator) -> tuple[I32, F64]:
+def _dealt(decision: BatchDecision, ids: I64, slots: _Slots, objective: Objective, rng: np.random.Generator) -> tuple[I32, F64]:
     """The partition and the estimate of each row."""
     table, partitions = decision.model.table, decision.shares.size
     partition = np.empty(ids.size, np.int32)
@@ -210,7 +213,7 @@ def _dealt(decision: Decision, ids: I64, slots: _Slots, objective: Objective, rn
             costliest_first = mixed[np.argsort(_ranks(table, ids[mixed]), kind="stable")]
             partition[costliest_first] = in_turn(np.arange(mixed.size), part, partitions)
         else:
-            rule: Rule = "arrival" if objective == "arrival" else "longest-first"
+            rule: DealingRule = "arrival" if objective == "arrival" else "longest-first"
             start = first_instance(2 * part, partitions)
             router = BatchDealer(table, partitions, shares=decision.shares, start=start, rule=rule)
             partition[mixed], _ = _routed(router, ids[mixed], partitions)

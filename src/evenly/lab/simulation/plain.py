@@ -20,7 +20,7 @@ from evenly.costs.base import AcknowledgedGrouping, MessagingGrouping, ReactiveG
 from evenly.errors import InvalidParameter
 from evenly.kernels.types import F64, I64
 from evenly.lab.rivals.shuffle.full_knowledge import Oracle
-from evenly.lab.rivals.shuffle.posg import POSG, SchedulerState
+from evenly.lab.rivals.shuffle.posg import POSG, PosgState
 from evenly.lab.rivals.shuffle.posg_messages import Matrices
 from evenly.lab.rivals.shuffle.random_choice import RandomChoice
 from evenly.lab.rivals.shuffle.round_robin import RoundRobin
@@ -168,13 +168,13 @@ class _Marks:
         self._matrices: list[tuple[int, int]] = []
 
     def routed(self, at: int, j: int) -> None:
-        if self._posgs and not self._left[at] and self._posgs[at].state is not SchedulerState.ROUND_ROBIN:
+        if self._posgs and not self._left[at] and self._posgs[at].state is not PosgState.ROUND_ROBIN:
             self._left[at] = j
 
     def delivered(self, to: int, message: Any, read: int) -> None:
         if not self._posgs:
             return
-        if not self._first_run[to] and self._posgs[to].state is SchedulerState.RUN:
+        if not self._first_run[to] and self._posgs[to].state is PosgState.RUN:
             self._first_run[to] = read
         if to == 0 and isinstance(message, Matrices):
             self._matrices.append((message.instance, read))

@@ -11,7 +11,6 @@ import time
 from collections import namedtuple
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,15 +18,15 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
 
 from evenly.costs.model import CostModel
 from evenly.kernels.types import F64, I64
+from evenly.spark.arrow_schema import arrow_schema
 from evenly.spark.costs.apply_by_cost import apply_by_cost
 from evenly.spark.costs.options import Objective
 from evenly.spark.costs.watch import CostWatch
 
-Function = Callable[[Any], tuple[Any, ...]]
+RowFunction = Callable[[Any], tuple[Any, ...]]
 _STAMPS = "instance int, started_s double, ended_s double"
 
 
@@ -38,7 +37,7 @@ class Stamped:
     the factors begin at the first again.
     """
 
-    def __init__(self, function: Function, slowness: Sequence[float] = ()) -> None:
+    def __init__(self, function: RowFunction, slowness: Sequence[float] = ()) -> None:
         self.function = function
         self.slowness = tuple(slowness)
         # Asked once a task: a function is unpickled for each.
@@ -58,7 +57,7 @@ class Stamped:
         return *result, self._instance, started_s, time.time()
 
 
-def in_arrow(function: Function, schema: pa.Schema) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def in_arrow(function: RowFunction, schema: pa.Schema) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """A function of a row as one writes it by hand for `mapInArrow`."""
 
     def mapped(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -77,7 +76,7 @@ def in_arrow(function: Function, schema: pa.Schema) -> Callable[[Iterator[pa.Rec
 
 
 @dataclass(frozen=True, eq=False)
-class Batch:
+class TimedBatch:
     """What happened to a batch, row by row in no order: seconds since it was submitted, and the instance.
 
     `seconds` is the whole job as its caller sees it.
@@ -115,27 +114,17 @@ class Batch:
         return float(max(self.costs_s.sum() / instances, self.costs_s.max()))
 
 
-def _parsed(spark: SparkSession, schema: str) -> StructType:
-    """Spark's own reading of a schema."""
-    return spark.createDataFrame([], schema).schema
-
-
 class Trial:
     """One function on batches of rows, grouped in several ways.
 
     `schema` is what the function returns, in Spark's notation; `cost_key` the expression that its cost depends on.
     """
 
-    def __init__(self, spark: SparkSession, function: Function, schema: str, cost_key: str) -> None:
+    def __init__(self, spark: SparkSession, function: RowFunction, schema: str, cost_key: str) -> None:
         self.spark = spark
         self.function = function
         self.schema = f"{schema}, {_STAMPS}"
         self.cost_key = cost_key
-
-    @cached_property
-    def _arrow_schema(self) -> pa.Schema:
-        columns = [F.lit(None).cast(field.dataType).alias(field.name) for field in _parsed(self.spark, self.schema)]
-        return self.spark.range(0).select(*columns).toArrow().schema
 
     def frame(self, table: pa.Table, *, partitions: int = 4) -> DataFrame:
         """Rows in memory, so that no run pays for reading them. Call `unpersist` when done."""
@@ -145,19 +134,20 @@ class Trial:
 
     def mapped(self, df: DataFrame, slowness: Sequence[float] = ()) -> DataFrame:
         """The function on the partitions that there are."""
-        return df.mapInArrow(in_arrow(Stamped(self.function, slowness), self._arrow_schema), self.schema)
+        returned = arrow_schema(self.spark.createDataFrame([], self.schema))
+        return df.mapInArrow(in_arrow(Stamped(self.function, slowness), returned), self.schema)
 
-    def round_robin(self, df: DataFrame, partitions: int, slowness: Sequence[float] = ()) -> Batch:
+    def round_robin(self, df: DataFrame, partitions: int, slowness: Sequence[float] = ()) -> TimedBatch:
         """As Spark does it: the same number of rows to each partition."""
         return self.measured(lambda: self.mapped(df.repartition(partitions), slowness))
 
-    def at_random(self, df: DataFrame, partitions: int, *, seed: int = 0) -> Batch:
+    def at_random(self, df: DataFrame, partitions: int, *, seed: int = 0) -> TimedBatch:
         """Each row to a partition drawn at random."""
         drawn = F.floor(F.rand(seed) * partitions).cast("int")
         placed = df.withColumn("drawn", drawn).repartitionById(partitions, F.col("drawn")).drop("drawn")
         return self.measured(lambda: self.mapped(placed))
 
-    def evenly(
+    def by_evenly(
         self,
         df: DataFrame,
         instances: int,
@@ -165,7 +155,7 @@ class Trial:
         costs: CostModel | None,
         objective: Objective = "completion",
         slowness: Sequence[float] = (),
-    ) -> tuple[Batch, CostModel]:
+    ) -> tuple[TimedBatch, CostModel]:
         """By cost; with what is known of the costs afterwards. Without `costs` rows go out evenly."""
         watch = CostWatch()
 
@@ -183,10 +173,10 @@ class Trial:
 
         return self.measured(grouped), watch.costs
 
-    def measured(self, grouped: Callable[[], DataFrame]) -> Batch:
+    def measured(self, grouped: Callable[[], DataFrame]) -> TimedBatch:
         """Run it. What `grouped` does by itself (planning) counts too."""
         submitted_s, started = time.time(), time.perf_counter()
         stamps = grouped().select("instance", "started_s", "ended_s").toArrow()
         seconds = time.perf_counter() - started
         instance, started_s, ended_s = (column.to_numpy() for column in stamps.columns)
-        return Batch(instance.astype(np.int64), started_s - submitted_s, ended_s - submitted_s, seconds)
+        return TimedBatch(instance.astype(np.int64), started_s - submitted_s, ended_s - submitted_s, seconds)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
@@ -94,6 +94,20 @@ class Allocator(Protocol):
     def allocate(self, dataflow: Dataflow, models: Mapping[str, PerformanceModel], rate: float) -> Allocation:
         """Threads and resources for `rate` tuples/s at every source (above 0)."""
         ...
+
+
+def allocated(
+    algorithm: str,
+    need_of: Callable[[str, PerformanceModel, float], Need],
+    dataflow: Dataflow,
+    models: Mapping[str, PerformanceModel],
+    rate: float,
+) -> Allocation:
+    """What every operator needs at `rate`: `need_of` of its name, its model and its own rate, where that is not static."""
+    rates = dataflow.rates(checked_rate(rate))
+    by_name = {name: models[dataflow.by_name[name].model_name] for name in dataflow.order}
+    needs = ((static_need if model.is_static else need_of)(name, model, rates[name]) for name, model in by_name.items())
+    return Allocation(algorithm, dataflow, rate, tuple(needs))
 
 
 def checked_rate(rate: float) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from evenly.dataflow.graph import Dataflow
-from evenly.planning.allocation.base import Allocation, Bundle, Need, checked_rate, static_need, whole_and_rest
+from evenly.planning.allocation.base import Allocation, Bundle, Need, allocated, whole_and_rest
 from evenly.planning.models import PerformanceModel
 
 
@@ -22,12 +22,7 @@ class MBA:
     @staticmethod
     def allocate(dataflow: Dataflow, models: Mapping[str, PerformanceModel], rate: float) -> Allocation:
         """Threads and resources for `rate` tuples/s at every source (above 0)."""
-        needs = []
-        rates = dataflow.rates(checked_rate(rate))
-        for name in dataflow.order:
-            model = models[dataflow.by_name[name].model_name]
-            needs.append(static_need(name, model, rates[name]) if model.is_static else _need(name, model, rates[name]))
-        return Allocation(MBA.name, dataflow, rate, tuple(needs))
+        return allocated(MBA.name, _need, dataflow, models, rate)
 
 
 def _need(operator: str, model: PerformanceModel, rate: float) -> Need:

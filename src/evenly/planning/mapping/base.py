@@ -28,7 +28,7 @@ class Placed:
 
 
 @dataclass(frozen=True)
-class Placement:
+class ThreadPlacement:
     """Every thread of an allocation on a slot. `extra_slots` were needed beyond those that the allocation counted."""
 
     algorithm: str
@@ -73,17 +73,17 @@ class SlotMapping(Protocol):
         ...
 
 
-def place(allocation: Allocation, mapping: SlotMapping, *, catalogue: Catalogue) -> Placement:
+def place_threads(allocation: Allocation, mapping: SlotMapping, *, catalogue: Catalogue) -> ThreadPlacement:
     """Take machines for the slots that the allocation counts, and one slot more as often as the mapping needs it.
 
     Where the mapping knows how many it needs they are added at once. Else, after a few, the steps double, and a search
     between the last two finds where it begins to fit.
     """
 
-    def attempt(extra: int) -> Placement | DoesNotFit:
+    def attempt(extra: int) -> ThreadPlacement | DoesNotFit:
         cluster = catalogue.acquire(allocation.slots + extra)
         try:
-            return Placement(mapping.name, allocation, cluster, tuple(mapping.place(allocation, cluster)), extra)
+            return ThreadPlacement(mapping.name, allocation, cluster, tuple(mapping.place(allocation, cluster)), extra)
         except DoesNotFit as error:
             return error
 
@@ -105,21 +105,21 @@ def place(allocation: Allocation, mapping: SlotMapping, *, catalogue: Catalogue)
     return found
 
 
-def place_on(allocation: Allocation, mapping: SlotMapping, cluster: Cluster) -> Placement:
+def place_on(allocation: Allocation, mapping: SlotMapping, cluster: Cluster) -> ThreadPlacement:
     """Place on a fixed set of machines, or `DoesNotFit`."""
     if allocation.slots > cluster.slots:
         raise DoesNotFit(
             f"{allocation.rate:g} tuples/s need {allocation.slots} slots by {allocation.algorithm.upper()}, "
             f"and the machines have {cluster.slots}: lower the rate or add machines"
         )
-    return Placement(mapping.name, allocation, cluster, tuple(mapping.place(allocation, cluster)))
+    return ThreadPlacement(mapping.name, allocation, cluster, tuple(mapping.place(allocation, cluster)))
 
 
 def gathered(counts: Mapping[tuple[str, int], int], allocation: Allocation) -> list[Placed]:
     """Single threads that were placed, as one entry for each operator and slot, by slot and in the dataflow's order."""
-    place = {need.operator: at for at, need in enumerate(allocation.needs)}
+    place_threads = {need.operator: at for at, need in enumerate(allocation.needs)}
     found = []
-    for (operator, slot), threads in sorted(counts.items(), key=lambda item: (item[0][1], place[item[0][0]])):
-        need = allocation.needs[place[operator]]
+    for (operator, slot), threads in sorted(counts.items(), key=lambda item: (item[0][1], place_threads[item[0][0]])):
+        need = allocation.needs[place_threads[operator]]
         found.append(Placed(operator, slot, threads, threads * need.thread_cpu_pct, threads * need.thread_mem_pct))
     return found

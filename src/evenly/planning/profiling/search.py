@@ -11,11 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from evenly.errors import InvalidParameter
+from evenly.measures.slope import slope
 from evenly.planning.models import PerformanceModel, Point
 
 
 @dataclass(frozen=True)
-class Trial:
+class SlotTrial:
     """What one run at one rate showed: whether it was stable, and the slot's cpu and memory in percent."""
 
     threads: int
@@ -60,13 +61,13 @@ class SearchOptions:
             )
 
 
-Run = Callable[[int, float], Trial]
+RunTrial = Callable[[int, float], SlotTrial]
 
 
-def profile(run: Run, options: SearchOptions | None = None) -> Iterator[Trial]:
+def profile_threads(run: RunTrial, options: SearchOptions | None = None) -> Iterator[SlotTrial]:
     """The stable trial of the peak rate for each number of threads, as it is found."""
     how = options or SearchOptions()
-    peaks: list[Trial] = []
+    peaks: list[SlotTrial] = []
     for threads in thread_counts(how):
         guess = peaks[-1].rate if peaks else how.first_rate
         best = _stepped(run, threads, how, how.rate_step) if how.rate_step else _bracketed(run, threads, how, guess)
@@ -89,17 +90,16 @@ def flat_or_falling(rates: list[float], how: SearchOptions) -> bool:
     if len(rates) < how.window:
         return False
     last = np.asarray(rates[-how.window :]) / max(rates)
-    off = np.arange(how.window) - (how.window - 1) / 2.0
-    return float(off @ last) / float(off @ off) <= how.flat
+    return slope(np.arange(float(how.window)), last) <= how.flat
 
 
-def model_of(name: str, peaks: list[Trial], about: str = "") -> PerformanceModel:
+def model_of(name: str, peaks: list[SlotTrial], about: str = "") -> PerformanceModel:
     """The performance model that the peaks make."""
     points = tuple(Point(one.threads, one.rate, min(one.cpu_pct, 100.0), min(one.mem_pct, 100.0)) for one in peaks)
     return PerformanceModel(name, points, about)
 
 
-def _stepped(run: Run, threads: int, how: SearchOptions, step: float) -> Trial:
+def _stepped(run: RunTrial, threads: int, how: SearchOptions, step: float) -> SlotTrial:
     """The paper's way: one step more until it is not stable."""
     best = run(threads, step)
     if not best.stable:
@@ -112,10 +112,10 @@ def _stepped(run: Run, threads: int, how: SearchOptions, step: float) -> Trial:
     return best
 
 
-def _bracketed(run: Run, threads: int, how: SearchOptions, guess: float) -> Trial:
+def _bracketed(run: RunTrial, threads: int, how: SearchOptions, guess: float) -> SlotTrial:
     """Double or halve until a stable rate has an unstable one above it, then bisect."""
     found = run(threads, guess)
-    best: Trial | None = found if found.stable else None
+    best: SlotTrial | None = found if found.stable else None
     above = None if found.stable else found.rate
     while best is None and above is not None:
         if above / 2.0 < how.least_rate:

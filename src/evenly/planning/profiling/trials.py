@@ -10,11 +10,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-import numpy as np
-
 from evenly.errors import DamagedData, InvalidParameter
 from evenly.kernels.types import F64
-from evenly.planning.profiling.search import Trial
+from evenly.measures.slope import slope
+from evenly.planning.profiling.search import SlotTrial
 from evenly.planning.slots.hub import Flow, Home, Hub, Route, RunResult, free_cores
 from evenly.planning.slots.operators import OperatorSpec
 from evenly.planning.slots.process import SlotBundle
@@ -61,7 +60,7 @@ class SlotTrials:
         self._hub.__exit__(kind, error, trace)
         self._service.__exit__(kind, error, trace)
 
-    def run(self, threads: int, rate: float) -> Trial:
+    def run(self, threads: int, rate: float) -> SlotTrial:
         """One trial."""
         if self._ready is None:
             raise InvalidParameter("trials run in a with block: with SlotTrials(...) as trials")
@@ -72,20 +71,16 @@ class SlotTrials:
         seconds = max(how.seconds, 20.0 / rate)
         flow = Flow({"operator": [Home(0, 0, 1.0)]}, {"": [Route("operator")], "operator": [Route(None)]})
         found = self._hub.run(flow, rate, seconds, warm_up_s=how.warm_up * seconds)
-        slope = latency_slope(found, how.warm_up * seconds)
-        stable = not found.aborted and slope <= how.slope and found.done_s.size >= 0.9 * found.expected
-        return Trial(threads, rate, stable, found.cpu_pct[0], 100.0 * found.memory_mib[0] / how.memory_mib, slope)
+        grows = latency_slope(found, how.warm_up * seconds)
+        stable = not found.aborted and grows <= how.slope and found.done_s.size >= 0.9 * found.expected
+        return SlotTrial(threads, rate, stable, found.cpu_pct[0], 100.0 * found.memory_mib[0] / how.memory_mib, grows)
 
 
 def latency_slope(found: RunResult, warm_up_s: float) -> float:
     """How fast completion times grow after warm-up, in seconds a second."""
     counted = found.born_s >= warm_up_s
     born_s: F64 = found.born_s[counted]
-    took_s = found.done_s[counted] - born_s
-    if born_s.size < 3 or float(np.ptp(born_s)) == 0.0:
-        return 0.0
-    off = born_s - born_s.mean()
-    return float(off @ (took_s - took_s.mean())) / float(off @ off)
+    return slope(born_s, found.done_s[counted] - born_s) if born_s.size >= 3 else 0.0
 
 
 class TrialLog:
@@ -97,7 +92,7 @@ class TrialLog:
     def __init__(self, path: str | os.PathLike[str], key: str) -> None:
         self.path = Path(path)
         self.key = key
-        self._known: dict[tuple[int, float], Trial] = {}
+        self._known: dict[tuple[int, float], SlotTrial] = {}
         if self.path.exists():
             self._read()
 
@@ -105,7 +100,7 @@ class TrialLog:
         try:
             lines = [json.loads(line) for line in self.path.read_text(encoding="utf-8").splitlines() if line]
             if lines and lines[0].get("key") == self.key:
-                self._known = {(one["threads"], one["rate"]): Trial(**one) for one in lines[1:]}
+                self._known = {(one["threads"], one["rate"]): SlotTrial(**one) for one in lines[1:]}
         except (ValueError, TypeError, KeyError, AttributeError, OSError) as error:
             raise DamagedData(f"{self.path} is not a log of trials: remove it to begin anew ({error})") from error
         if not self._known:
@@ -116,10 +111,10 @@ class TrialLog:
         """Trials in the file."""
         return len(self._known)
 
-    def wrap(self, run: Callable[[int, float], Trial]) -> Callable[[int, float], Trial]:
+    def wrap(self, run: Callable[[int, float], SlotTrial]) -> Callable[[int, float], SlotTrial]:
         """The trials of the file where there are, else new ones, which are added to it."""
 
-        def remembered(threads: int, rate: float) -> Trial:
+        def remembered(threads: int, rate: float) -> SlotTrial:
             if (threads, rate) not in self._known:
                 trial = run(threads, rate)
                 fresh = not self.path.exists()

@@ -12,18 +12,18 @@ from pyspark.sql.types import StructType
 
 from evenly.costs.call_options import ONE_ROW_AT_A_TIME, CallOptions
 from evenly.costs.model import CostModel
-from evenly.costs.placing import Placement, place
+from evenly.costs.placing import DealingChoice, choose_dealing
+from evenly.costs.scheduler import EVEN_TIMES_EVERY
 from evenly.errors import InvalidParameter, StreamingMismatch
 from evenly.spark.costs.candidates import candidate_keys, with_candidates
 from evenly.spark.costs.options import CostKey, Objective, StageOptions, checked_key
-from evenly.spark.costs.routing import with_id
+from evenly.spark.costs.row_ids import with_id
 from evenly.spark.costs.saved_costs import load_costs
-from evenly.spark.costs.stage import Stage, results_of
+from evenly.spark.costs.stage import CallStage, results_of
 from evenly.spark.costs.watch import CostWatch
 from evenly.spark.jvm.sizes import size_of
 
 Costs = CostModel | str | os.PathLike[str]
-EVEN_TIMES_EVERY = 16
 _LOG = logging.getLogger(__name__)
 
 
@@ -72,13 +72,13 @@ def apply_by_cost(
         raise InvalidParameter(f"watch must be a CostWatch, got {watch!r}: make one with evenly.CostWatch()")
     model = None if costs is None else loaded(costs, df.sparkSession)
     expressions = chosen_key(cost_key, model)
-    stage = Stage.of(df, function, schema, options)
+    stage = CallStage.of(df, function, schema, options)
     if model is not None:
         decision = decided(df, stage, model)
         _LOG.info("apply_by_cost, %d instances: %s", instances, decision.reason)
         ran = scheduled(df, stage, model, decision, report=watch is not None)
         return results_of(ran if watch is None else watch.observe(ran, model, decision=decision))
-    decision = Placement(reason="evenly: nothing is known of costs yet")
+    decision = DealingChoice(reason="evenly: nothing is known of costs yet")
     _LOG.info("apply_by_cost, %d instances: %s", instances, decision.reason)
     keyed = df if expressions is None else with_id(df, expressions)  # a key that is not there is an error, watched or not
     if watch is None:
@@ -90,15 +90,15 @@ def apply_by_cost(
     return results_of(watch.observe(ran, CostModel(), decision=decision, candidates=candidates))
 
 
-def decided(df: DataFrame, stage: Stage, model: CostModel) -> Placement:
+def decided(df: DataFrame, stage: CallStage, model: CostModel) -> DealingChoice:
     """Whether `df` is dealt by cost."""
     options = stage.options
     if not model.expressions:
-        return Placement(reason="evenly: no column is known to tell the cost")
+        return DealingChoice(reason="evenly: no column is known to tell the cost")
     if options.objective == "arrival" and model.rows > 0.0:
-        return Placement("routers", reason="in the order of arrival, as asked for")
+        return DealingChoice("routers", reason="in the order of arrival, as asked for")
     size = size_of(df, last_rows=model.batch_rows)
-    return place(
+    return choose_dealing(
         model,
         options.instances,
         rows=size.rows,
@@ -110,7 +110,7 @@ def decided(df: DataFrame, stage: Stage, model: CostModel) -> Placement:
     )
 
 
-def scheduled(df: DataFrame, stage: Stage, model: CostModel, decision: Placement, *, report: bool) -> DataFrame:
+def scheduled(df: DataFrame, stage: CallStage, model: CostModel, decision: DealingChoice, *, report: bool) -> DataFrame:
     """The stage over `df` as it was decided."""
     if decision.by_cost:
         keyed = with_id(df, model.expressions, order=stage.options.order)

@@ -12,13 +12,14 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BinaryType, MapType, NumericType, StringType, StructType
 
 from evenly.checks import checked_whole
+from evenly.costs.meter import CostMeter
 from evenly.costs.model import CostModel
 from evenly.costs.recommend import Predictor, recommend
-from evenly.costs.report import CostMeter, InstanceReport
+from evenly.costs.report import InstanceReport
 from evenly.errors import ColumnConflict, InvalidKeys, StreamingMismatch
 from evenly.spark.costs.options import StageOptions, checked_key
-from evenly.spark.costs.routing import content_hash, key_column
-from evenly.spark.costs.stage import Stage, reports_of
+from evenly.spark.costs.row_ids import content_hash, key_column
+from evenly.spark.costs.stage import CallStage, reports_of
 from evenly.spark.keyed.keys import key_names, quoted
 from evenly.worker.executing import CANDIDATE
 
@@ -47,7 +48,7 @@ def recommend_cost_key(
         )
     rows = checked_whole(rows, "rows", 100, _MOST_ROWS)
     tried = candidate_keys(df) if candidates is None else checked_key(candidates)
-    stage = Stage.of(df, function, schema, StageOptions(_TRIAL_INSTANCES, "batch-time"))
+    stage = CallStage.of(df, function, schema, StageOptions(_TRIAL_INSTANCES, "batch-time"))
     # Rows with the least hashes: any rows, but the same ones each time.
     some = df.withColumn("__evenly_hash", content_hash(df)).orderBy("__evenly_hash").limit(rows).drop("__evenly_hash")
     reports = reports_of(stage.evenly(with_candidates(some, tried), candidates=len(tried)))

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from evenly.costs.table import CostTable
 from evenly.costs.turns import COST_BITS, SPREAD, packed
-from evenly.spark.costs.routing import ORDER
+from evenly.spark.costs.row_ids import ORDER
 from evenly.spark.placing.lookup import ById, lookup_tables
 from evenly.worker.executing import ESTIMATE, ID
 

@@ -7,17 +7,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-from evenly.costs.dealing import Rule
+from evenly.costs.dealing import DealingRule
 from evenly.costs.model import CostModel
-from evenly.costs.placing import WAYS, Way
+from evenly.costs.placing import DEALING_WAYS, DealingWay
 from evenly.costs.report import InstanceReport
 from evenly.errors import InvalidParameter
 from evenly.kernels.types import F64
+from evenly.spark.arrow_schema import arrow_schema
 from evenly.spark.costs.dealing import deal_in_turn
 from evenly.spark.costs.options import StageOptions, checked_schema, one_attempt
 from evenly.spark.costs.routing import route
@@ -32,11 +32,10 @@ from evenly.worker.routing import Routing
 
 UNWATCHED_TIMES_EVERY = 64
 _MOST_IN_ALL, _LEAST_MEASURED = 32_768, 64
-_in_arrow: dict[tuple[str, str | None], pa.Schema] = {}
 
 
 @dataclass(frozen=True, eq=False)
-class Stage:
+class CallStage:
     """A user's function and how it is run. Its results come with a hidden column for reports."""
 
     work: Work
@@ -44,7 +43,7 @@ class Stage:
     schema: StructType
 
     @classmethod
-    def of(cls, df: DataFrame, function: Callable[[Any], Any], schema: StructType | str, options: StageOptions) -> Stage:
+    def of(cls, df: DataFrame, function: Callable[[Any], Any], schema: StructType | str, options: StageOptions) -> CallStage:
         """For rows with the columns of `df`."""
         if not callable(function):
             raise InvalidParameter(f"function must be a function of a row, got {function!r}")
@@ -56,7 +55,9 @@ class Stage:
         nullable = StructType([StructField(field.name, field.dataType, nullable=True) for field in parsed.fields])
         strict = frozenset(field.name for field in parsed.fields if not field.nullable)
         calls = Calls(function, threads=call.threads, retries=call.retries, limit_s=call.time_limit_s)
-        shape = Shape(_arrow_schema(df, nullable), strict)
+        require(df.sparkSession, Feature.TO_ARROW, by="dealing rows by cost", remedy="Use mapInArrow")
+        nothing = (F.lit(None).cast(field.dataType).alias(field.name) for field in nullable.fields)
+        shape = Shape(arrow_schema(df.sparkSession.range(0).select(*nothing)), strict)
         once = call.skip and one_attempt(df)
         work = Work(calls, shape, tuple(df.columns), batch_rows=call.batch_rows, skip=call.skip, one_attempt=once)
         return cls(work, options, nullable.add(ERROR, LETTER_TYPE) if call.skip else nullable)
@@ -79,7 +80,7 @@ class Stage:
         *,
         shares: F64 | None = None,
         report: bool = True,
-        way: Way = "routers",
+        way: DealingWay = "routers",
     ) -> DataFrame:
         """About the same work to each instance, by the estimates of `model`; or, by routers, in the proportion of `shares`."""
         options = self.options
@@ -87,16 +88,16 @@ class Stage:
         if way == "in turn":
             return self._run(self._ordered(deal_in_turn(rows, model.table, options.instances)), work)
         equal = np.full(options.instances, 1.0 / options.instances)
-        rule: Rule = "arrival" if options.objective == "arrival" else "longest-first"
+        rule: DealingRule = "arrival" if options.objective == "arrival" else "longest-first"
         routing = Routing(model.table, equal if shares is None else shares, rule)
         routers = 1 if way == "one router" else options.routers
         return self._run(self._ordered(route(rows, routing, routers=routers)), work)
 
-    def ways(self, df: DataFrame) -> tuple[Way, ...]:
+    def ways(self, df: DataFrame) -> tuple[DealingWay, ...]:
         """The ways to deal out `df` by cost that there are."""
         if self.options.routers is not None:
             return ("routers",)
-        return WAYS if has(df.sparkSession, Feature.REPARTITION_BY_ID) else WAYS[1:]
+        return DEALING_WAYS if has(df.sparkSession, Feature.REPARTITION_BY_ID) else DEALING_WAYS[1:]
 
     def _ordered(self, placed: DataFrame) -> DataFrame:
         """Rows in the order in which an instance should run them."""
@@ -130,14 +131,3 @@ def reports_of(ran: DataFrame) -> list[InstanceReport]:
 def results_of(ran: DataFrame) -> DataFrame:
     """The results alone."""
     return ran.where(F.col(REPORT).isNull()).drop(REPORT)
-
-
-def _arrow_schema(df: DataFrame, schema: StructType) -> pa.Schema:
-    """What Spark makes of a schema in Arrow, by its public way: a query without tasks, once for each schema and time zone."""
-    spark = df.sparkSession
-    asked = (schema.json(), spark.conf.get("spark.sql.session.timeZone"))
-    if asked not in _in_arrow:
-        require(spark, Feature.TO_ARROW, by="dealing rows by cost", remedy="Use mapInArrow")
-        nothing = (F.lit(None).cast(field.dataType).alias(field.name) for field in schema.fields)
-        _in_arrow[asked] = spark.range(0).select(*nothing).toArrow().schema
-    return _in_arrow[asked]

@@ -16,9 +16,9 @@ from evenly.costs.scheduler import CostScheduler
 from evenly.errors import InvalidParameter, StreamingMismatch
 from evenly.spark.costs.apply_by_cost import Costs, chosen_key, loaded
 from evenly.spark.costs.options import CostKey, Objective, StageOptions
-from evenly.spark.costs.routing import with_id
+from evenly.spark.costs.row_ids import with_id
 from evenly.spark.costs.skipped import failed_rows, good_rows
-from evenly.spark.costs.stage import Stage, reports_of, results_of
+from evenly.spark.costs.stage import CallStage, reports_of, results_of
 from evenly.spark.costs.store import CostStore
 from evenly.spark.costs.watch import CostWatch
 from evenly.spark.features import Feature, require
@@ -91,7 +91,7 @@ def stream_apply_by_cost(
     if not expressions:
         raise InvalidParameter("cost_key is not given: name the column that the cost depends on; recommend_cost_key finds it")
     with_id(rows, expressions)  # a key that is not there is an error now, not in the first batch
-    stage = Stage.of(rows, function, schema, options)
+    stage = CallStage.of(rows, function, schema, options)
     store = CostStore(spark, settings.checkpoint)
     batches = Batches(stage, store, model or CostModel(expressions), sink, dead_letters, watch)
     writer = rows.writeStream.foreachBatch(batches.run).option("checkpointLocation", settings.checkpoint)
@@ -103,7 +103,7 @@ class Batches:
 
     def __init__(
         self,
-        stage: Stage,
+        stage: CallStage,
         store: CostStore,
         model: CostModel,
         sink: Sink,

@@ -12,9 +12,9 @@ from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
 from evenly.costs.model import CostModel
-from evenly.costs.placing import Placement
+from evenly.costs.placing import DealingChoice
 from evenly.costs.report import InstanceReport
-from evenly.costs.scheduler import Decision
+from evenly.costs.scheduler import BatchDecision
 from evenly.errors import InvalidParameter
 from evenly.kernels.types import F64
 from evenly.measures.load import imbalance_pct
@@ -30,7 +30,7 @@ class WatchedBatch:
     """A batch of a stream: its number, how it was dealt, and what its instances reported."""
 
     batch_id: int
-    decision: Decision
+    decision: BatchDecision
     reports: tuple[InstanceReport, ...]
 
     @property
@@ -57,12 +57,14 @@ class CostWatch:
         self._ran: DataFrame | None = None
         self._model = CostModel()
         self._candidates: tuple[str, ...] = ()
-        self._decision = Placement()
+        self._decision = DealingChoice()
         self._known: tuple[InstanceReport, ...] | None = None
         self._learnt: CostModel | None = None
         self._batches: deque[WatchedBatch] = deque(maxlen=_BATCHES)
 
-    def observe(self, ran: DataFrame, model: CostModel, *, decision: Placement, candidates: tuple[str, ...] = ()) -> DataFrame:
+    def observe(
+        self, ran: DataFrame, model: CostModel, *, decision: DealingChoice, candidates: tuple[str, ...] = ()
+    ) -> DataFrame:
         """`ran` with the observation of its reports; `model` is what was known before. With `candidates` none was the key
         yet, and reports tell what rows cost beside the ids of each."""
         if self._observation is not None:
@@ -71,7 +73,7 @@ class CostWatch:
         self._model, self._decision, self._candidates, self._ran = model.copy(), decision, candidates, ran
         return ran.observe(self._observation, F.collect_list(REPORT).alias(REPORT))
 
-    def take(self, batch_id: int, decision: Decision, reports: Sequence[InstanceReport], model: CostModel) -> None:
+    def take(self, batch_id: int, decision: BatchDecision, reports: Sequence[InstanceReport], model: CostModel) -> None:
         """A batch of a stream has ended."""
         self._known, self._learnt = _numbered(list(reports)), model.copy()
         self._batches.append(WatchedBatch(batch_id, decision, self._known))
@@ -87,7 +89,7 @@ class CostWatch:
         return self._scheduled() is not None
 
     @property
-    def decision(self) -> Placement:
+    def decision(self) -> DealingChoice:
         """Whether rows are dealt by cost, why, and the figures behind it. Of a stream: see `batches`."""
         return self._decision
 

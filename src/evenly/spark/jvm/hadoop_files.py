@@ -1,4 +1,4 @@
-"""Small text files in a folder on any path that Spark can write to: local, HDFS, an object store."""
+"""Files in a folder on any path that Spark can write to: local, HDFS, an object store."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ def as_it_is(path: str) -> str:
 
 
 class Folder:
-    """A folder reached through the JVM's Hadoop file systems. A file in it is written whole or not at all."""
+    """A folder reached through the JVM's Hadoop file systems; what is in it goes by its name, or its path below the folder.
+
+    A file in it is written whole or not at all.
+    """
 
     def __init__(self, spark: SparkSession, path: str) -> None:
         self.path = path
@@ -40,12 +43,38 @@ class Folder:
         """A folder in this one."""
         return Folder(self._spark, f"{self.path.rstrip('/')}/{name}")
 
+    @property
+    def scheme(self) -> str:
+        """The kind of file system: `file`, `hdfs`, …"""
+        return str(self._files.getUri().getScheme())
+
+    def resolved(self, path: str) -> str:
+        """The whole path, with its scheme."""
+        return str(self._files.makeQualified(self._path(path)).toString())
+
     def names(self) -> list[str]:
         """The names of the files in it, without hidden ones; none if there is no such folder."""
-        if not self._files.exists(self._at):
-            return []
-        found = [status.getPath().getName() for status in self._files.listStatus(self._at)]
-        return sorted(name for name in found if not name.startswith("."))
+        return list(self.sizes_bytes())
+
+    def sizes_bytes(self) -> dict[str, int]:
+        """The length of every file in it by its name, without hidden ones; none if there is no such folder."""
+        found = {status.getPath().getName(): int(status.getLen()) for status in self._listed(self._at)}
+        return {name: found[name] for name in sorted(found) if not name.startswith(".")}
+
+    def folders(self, path: str) -> list[str]:
+        """The names of the folders in a folder; none if there is no such folder."""
+        return sorted(status.getPath().getName() for status in self._listed(self._path(path)) if status.isDirectory())
+
+    def lengths(self, path: str) -> dict[str, int]:
+        """The paths of all files below a folder, and their bytes; none if there is no such folder."""
+        if not self.has(path):
+            return {}
+        below = len(str(self._files.makeQualified(self._at).toUri().getPath()).rstrip("/")) + 1
+        found, left = {}, self._files.listFiles(self._path(path), True)  # noqa: FBT003 - Java
+        while left.hasNext():
+            status = left.next()
+            found[str(status.getPath().toUri().getPath())[below:]] = int(status.getLen())
+        return found
 
     def has(self, name: str) -> bool:
         return bool(self._files.exists(self._path(name)))
@@ -90,20 +119,33 @@ class Folder:
         context = self._jvm.org.apache.hadoop.fs.FileContext.getFileContext(self._files.getUri(), self._settings)
         context.rename(self._files.makeQualified(partial), self._files.makeQualified(self._path(name)), replacing)
 
-    def remove(self, name: str) -> None:
-        """Remove a file, if there is one."""
-        self._files.delete(self._path(name), False)  # noqa: FBT003 - Java
+    def copy(self, source: str, target: str) -> None:
+        """Copy a file or a whole folder; nothing if there is none."""
+        if self.has(source):
+            to = self._path(target)
+            self._files.mkdirs(to.getParent())
+            copied = self._jvm.org.apache.hadoop.fs.FileUtil.copy(
+                self._files,
+                self._path(source),
+                self._files,
+                to,
+                False,  # noqa: FBT003 - Java
+                True,  # noqa: FBT003 - Java
+                self._settings,
+            )
+            self._check(copied, f"copy {source} to {target}")
 
-    def sizes_bytes(self) -> dict[str, int]:
-        """The length of every file in it by its name, without hidden ones; none if there is no such folder."""
-        if not self._files.exists(self._at):
-            return {}
-        found = {status.getPath().getName(): int(status.getLen()) for status in self._files.listStatus(self._at)}
-        return {name: found[name] for name in sorted(found) if not name.startswith(".")}
+    def remove(self, path: str) -> None:
+        """Remove a file or a whole folder; nothing if there is none."""
+        if self.has(path):
+            self._check(self._files.delete(self._path(path), True) or not self.has(path), f"delete {path}")  # noqa: FBT003 - Java
 
-    def remove_folder(self, name: str) -> None:
-        """Remove a folder with all that is in it, if there is one."""
-        self._files.delete(self._path(name), True)  # noqa: FBT003 - Java
+    def _listed(self, path: Any) -> Any:
+        return self._files.listStatus(path) if self._files.exists(path) else ()
 
     def _path(self, name: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(self._at, name)
+
+    def _check(self, done: Any, what: str) -> None:
+        if not done:
+            raise DamagedData(f"could not {what} in {self.path}: see that the folder can be written to")

@@ -11,7 +11,7 @@ from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, Struct
 
 from evenly.errors import ColumnConflict, InvalidParameter, KeyTooHot
 from evenly.keys.mapping import Mapping
-from evenly.keys.split_mapping import SplitMapping, Way
+from evenly.keys.split_mapping import SplitMapping, SplitWay
 from evenly.spark.keyed.keys import Key, check_distinct, key_columns, key_id, key_names
 from evenly.spark.keyed.layout import lay_out
 from evenly.spark.keyed.merging import HOME, PARTIAL, Merging, merger, stage_names, starter
@@ -31,7 +31,7 @@ def aggregate_by_key(
     mapping: Mapping | SplitMapping | None = None,
     fit_on: DataFrame | None = None,
     spread_on: str | Sequence[str] | None = None,
-    way: Way = "dkg+pkg",
+    way: SplitWay = "dkg+pkg",
     tolerance_pct: float | None = 2.0,
     seed: int = 0,
 ) -> DataFrame:

@@ -18,9 +18,9 @@ from pyspark.sql.types import StructType
 
 from evenly.errors import InvalidParameter, InvalidResult
 from evenly.spark.keyed.functions import check_no_iterator
-from evenly.worker.groups.frames import ROWS_A_RESULT, joined
+from evenly.worker.groups.frames import joined
 from evenly.worker.groups.keyed_frames import keyed_frames
-from evenly.worker.groups.layout import Layout
+from evenly.worker.groups.layout import ROWS_A_RESULT, Layout
 from evenly.worker.groups.pandas_rows import Conversion
 
 PARTIAL, HOME = "partial", "home"

@@ -8,11 +8,10 @@ from typing import Self
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from evenly.errors import ColumnConflict
-from evenly.spark.features import Feature, has
+from evenly.spark.arrow_schema import arrow_schema
 
 _BY_NAME = "spark.sql.legacy.execution.pandas.groupedMap.assignColumnsByName"
 _SAFELY = "spark.sql.execution.pandas.convertToArrowArraySafely"
@@ -45,9 +44,7 @@ class Results:
     @cached_property
     def arrow(self) -> pa.Schema:
         """What Spark makes of the schema in Arrow."""
-        if has(self.empty.sparkSession, Feature.TO_ARROW):
-            return self.empty.toArrow().schema
-        return to_arrow_schema(self.schema)
+        return arrow_schema(self.empty)
 
 
 def _is_on(spark: SparkSession, setting: str, default: str) -> bool:

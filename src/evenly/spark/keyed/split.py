@@ -17,7 +17,7 @@ from evenly.checks import checked_instances
 from evenly.errors import ColumnConflict, InvalidKeys, InvalidParameter, StreamingMismatch
 from evenly.keys.hot_keys import split_hot_keys
 from evenly.keys.mapping import Mapping
-from evenly.keys.split_mapping import SplitMapping, Way
+from evenly.keys.split_mapping import SplitMapping, SplitWay
 from evenly.spark.features import Feature, require
 from evenly.spark.keyed.keys import Key, check_distinct, key_columns, key_names
 from evenly.spark.keyed.learning import learn_mapping
@@ -41,7 +41,7 @@ def split_by_key(
     mapping: Mapping | SplitMapping | None = None,
     fit_on: DataFrame | None = None,
     spread_on: str | Sequence[str] | None = None,
-    way: Way = "dkg+pkg",
+    way: SplitWay = "dkg+pkg",
     tolerance_pct: float | None = 2.0,
     seed: int = 0,
 ) -> DataFrame:
@@ -80,7 +80,7 @@ def planned_split(
     instances: int,
     mapping: Mapping | SplitMapping | None,
     fit_on: DataFrame | None,
-    way: Way,
+    way: SplitWay,
     tolerance_pct: float | None,
     seed: int,
 ) -> tuple[tuple[str, ...], SplitMapping]:

@@ -24,6 +24,8 @@ UNMIX_FIRST = pow(MIX_SECOND, -1, 2**32)
 UNMIX_SECOND = pow(MIX_FIRST, -1, 2**32)
 UNMIX_ROTATION = 15
 
+SEED = 42
+"""What Spark begins with: the hash of no columns."""
 _FINISH_FIRST = 0x85EBCA6B
 _FINISH_SECOND = 0xC2B2AE35
 _FIVE_INVERSE = pow(5, -1, 2**32)
@@ -64,3 +66,9 @@ def partition_constants(partitions: int) -> I32:
     h ^= np.uint32(_LENGTH)
     h = (h - np.uint32(_ADDED)) * np.uint32(_FIVE_INVERSE)
     return _rotate_left(h, 32 - 13).view(np.int32)
+
+
+def slots(partitions: int) -> I32:
+    """For each partition the INT that leads there if it is the only column."""
+    mixed = (partition_constants(partitions).view(np.uint32) ^ np.uint32(SEED)) * np.uint32(UNMIX_FIRST)
+    return (_rotate_left(mixed, 32 - UNMIX_ROTATION) * np.uint32(UNMIX_SECOND)).view(np.int32)

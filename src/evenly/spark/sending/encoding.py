@@ -6,7 +6,7 @@ import re
 from collections import Counter
 
 from pyspark.errors import AnalysisException
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
     ArrayType,
@@ -22,7 +22,7 @@ from pyspark.sql.types import (
 )
 
 from evenly.errors import InvalidParameter, UnknownColumn
-from evenly.spark.keyed.keys import case_sensitive
+from evenly.spark.keyed.keys import case_sensitive, quoted
 
 BODY = "body"
 _WITHOUT_JSON = re.compile(r"\b(?:geography|geometry)\b")
@@ -48,7 +48,7 @@ def bodies(df: DataFrame, column: str | None) -> DataFrame:
     """
     name = _plain_column(df, column)
     if name is not None:
-        body = F.coalesce(_quoted(name).cast("binary"), F.lit(b""))
+        body = F.coalesce(F.col(quoted(name)).cast("binary"), F.lit(b""))
         return df.select(body.alias(BODY))
     if not df.columns:
         raise InvalidParameter("the rows have no column: select what is to be sent")
@@ -112,7 +112,7 @@ def _has_odd_keys(kind: DataType) -> bool:
 def _as_json(df: DataFrame, names: list[str]) -> DataFrame:
     policy = str(df.sparkSession.conf.get("spark.sql.legacy.timeParserPolicy", "EXCEPTION"))
     options = _LEGACY if policy.upper() == "LEGACY" else _JSON
-    return df.select(F.to_json(F.struct(*(_quoted(name) for name in names)), options).cast("binary").alias(BODY))
+    return df.select(F.to_json(F.struct(*(F.col(quoted(name)) for name in names)), options).cast("binary").alias(BODY))
 
 
 def _has_json(df: DataFrame, name: str) -> bool:
@@ -121,7 +121,3 @@ def _has_json(df: DataFrame, name: str) -> bool:
     except AnalysisException:
         return False
     return True
-
-
-def _quoted(name: str) -> Column:
-    return F.col("`" + name.replace("`", "``") + "`")

@@ -83,7 +83,7 @@ class KeptBatches:
             self._folder.remove(f"{older}{_SUFFIX}")
         for name in names if self._in_turn else ():
             if name.isdigit() and int(name) < batch:
-                self._folder.remove_folder(name)
+                self._folder.remove(name)
 
     def _check(self, sender: str, batch: int) -> None:
         source = f"{self._folder.path}/{batch}{_SUFFIX}"

@@ -15,7 +15,6 @@ longer be read by Spark, so a query that is started there, without Evenly, fails
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import os
@@ -30,7 +29,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from evenly.errors import DamagedData, InvalidCheckpoint, NewerFormat
-from evenly.spark.jvm.checkpoint_files import Files
+from evenly.sealed import checksum
 from evenly.spark.jvm.hadoop_files import Folder
 from evenly.spark.jvm.java_errors import Py4JError
 
@@ -101,7 +100,7 @@ def read_record(spark: SparkSession, checkpoint: str) -> Record | None:
         return None
     content = read_json(folder, RECORD, newest=FORMAT_VERSION)
     # Format 1 had none, and only the version.
-    if content.pop("checksum", None) != _checksum(content) and content["format_version"] > 1:
+    if content.pop("checksum", None) != checksum(content) and content["format_version"] > 1:
         raise _damaged(folder, RECORD, "its checksum does not fit")
     try:
         files = {str(name): StateFile(int(it[0]), str(it[1])) for name, it in content.get("files", {}).items()}
@@ -119,7 +118,7 @@ def write_record(spark: SparkSession, checkpoint: str, record: Record) -> None:
         "batch": record.batch,
         "files": {name: [it.length, it.sha256] for name, it in sorted(record.files.items())},
     }
-    Folder(spark, checkpoint).child("evenly").write(RECORD, json.dumps({**content, "checksum": _checksum(content)}))
+    Folder(spark, checkpoint).child("evenly").write(RECORD, json.dumps({**content, "checksum": checksum(content)}))
 
 
 def read_json(folder: Folder, name: str, *, newest: int) -> dict[str, Any]:
@@ -138,7 +137,7 @@ def read_json(folder: Folder, name: str, *, newest: int) -> dict[str, Any]:
     return dict(content)
 
 
-def copy_query(files: Files, old: str, new: str) -> None:
+def copy_query(files: Folder, old: str, new: str) -> None:
     """Give a lineage all but the state of another one: the query's identity, its offsets and commits, what its sources keep."""
     for name in ("metadata", *_QUERY):
         files.copy(_below(old, name), f"{new}/{name}")
@@ -184,13 +183,13 @@ def sweep(spark: SparkSession, checkpoint: str, record: Record | None) -> None:
 
     Without its offsets a driver that still runs in an old lineage, cut off and believed dead, fails at its next batch.
     """
-    files = Files(spark, checkpoint)
+    files = Folder(spark, checkpoint)
     kept = "" if record is None else record.folder
     late = [f"{LINEAGES}/{name}" for name in files.folders(LINEAGES) if f"{LINEAGES}/{name}" != kept]
     if kept:
         late += [name for name in (*_QUERY, "state") if files.has(name)]
     for name in late:
-        files.delete(name)
+        files.remove(name)
     if late:
         _LOG.info("deleted %s of checkpoint %s: its state is in %s", ", ".join(late), checkpoint, location(checkpoint, kept))
 
@@ -243,7 +242,7 @@ def _of_a_partition(path: str) -> bool:
 
 
 def _state_files(spark: SparkSession, lineage: str) -> dict[str, int]:
-    return Files(spark, lineage).lengths("state")
+    return Folder(spark, lineage).lengths("state")
 
 
 def _digests(spark: SparkSession, lineage: str, lengths: Mapping[str, int]) -> dict[str, str]:
@@ -270,10 +269,6 @@ def _digests(spark: SparkSession, lineage: str, lengths: Mapping[str, int]) -> d
 def _cause(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return next((line for line in lines if "ChecksumException" in line), lines[0])
-
-
-def _checksum(content: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def _below(lineage: str, name: str) -> str:

@@ -29,7 +29,6 @@ from pyspark.sql import DataFrame, SparkSession
 
 from evenly.errors import DamagedData, ImmovableState, InvalidParameter
 from evenly.keys.mapping import Mapping
-from evenly.spark.jvm.checkpoint_files import Files
 from evenly.spark.jvm.hadoop_files import Folder
 from evenly.spark.jvm.java_errors import Py4JError
 from evenly.spark.jvm.starting import running_query_ids
@@ -214,7 +213,7 @@ def _move(
             return rewritten(rows, store, plan.places_of(store), old=old, new=new)
 
         stores.write(location(path, target), rewrite)
-        _compare(plan, Files(spark, path).resolved(target), before, old, new)
+        _compare(plan, Folder(spark, path).resolved(target), before, old, new)
         moved = Record(new.version, target, stores.batch, lineage.written_files(spark, location(path, target)))
         reached("rewritten")
         lineage.close(spark, location(path, record.folder))
@@ -228,7 +227,7 @@ def _move(
             _LOG.warning("undid a move of the state of checkpoint %s to mapping version %d: %r", path, new.version, error)
         raise
     reached("exchanged")
-    if not Files(spark, path).has(f"{target}/metadata"):
+    if not Folder(spark, path).has(f"{target}/metadata"):
         # Thrown away in the moment before it came into force. The old state is still there.
         lineage.write_record(spark, path, record)
         _undo(spark, path, record, target)
@@ -241,7 +240,7 @@ def _move(
 
 def _check_alone(spark: SparkSession, path: str, intent: dict[str, Any]) -> None:
     """Refuse to put state in force that another start of the query has taken for the rest of a dead driver's move."""
-    if _intent(Folder(spark, path).child("evenly")) != intent or not Files(spark, path).has(f"{intent['folder']}/metadata"):
+    if _intent(Folder(spark, path).child("evenly")) != intent or not Folder(spark, path).has(f"{intent['folder']}/metadata"):
         raise _undone_by_another(path)
 
 
@@ -255,14 +254,14 @@ def _undone_by_another(path: str) -> ImmovableState:
 def _undo(spark: SparkSession, path: str, record: Record | None, target: str) -> None:
     """Take back whatever a move that did not come into force has done, from wherever it ended."""
     lineage.reopen(spark, location(path, "" if record is None else record.folder))
-    Files(spark, path).delete(target)
+    Folder(spark, path).remove(target)
     reached("cleared")
     Folder(spark, path).child("evenly").remove(_INTENT)
 
 
 def _prepare(spark: SparkSession, path: str, old: str, target: str) -> None:
     """A folder that is the checkpoint of the last finished batch, but for the state rows."""
-    files = Files(spark, path)
+    files = Folder(spark, path)
     lineage.copy_query(files, old, target)
     states = f"{old}/state" if old else "state"
     for operator in files.folders(states):
@@ -310,7 +309,7 @@ def _intent(folder: Folder) -> dict[str, Any] | None:
 def _planned(spark: SparkSession, path: str, key: tuple[str, ...], slot: str) -> _Plan:
     check_rewritable(spark)
     operators(spark, path)  # one clear error if there is no state
-    at, files, batch = current_checkpoint(spark, path), Files(spark, path), committed_batch(spark, path)
+    at, files, batch = current_checkpoint(spark, path), Folder(spark, path), committed_batch(spark, path)
     if files.scheme not in _RENAME_IN_ONE_STEP:
         raise ImmovableState(
             f"checkpoint {path} is on {files.scheme}:, which replaces a file in several steps, so a move that is cut short "

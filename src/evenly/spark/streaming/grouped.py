@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 
 from evenly.errors import InvalidParameter
-from evenly.keys.placed import Use, judge, use_of
+from evenly.keys.placed import Use, judge_pipeline, use_of
 from evenly.spark.jvm.plan_roles import keyed_operators
 
 _LOG = logging.getLogger(__name__)
@@ -26,10 +26,10 @@ class Grouped:
     placed: tuple[tuple[str, ...], ...]
 
 
-def check_grouping(df: DataFrame, *, key: tuple[str, ...], slot: str, window: str | None) -> Grouped:
-    """Refuse a pipeline that does not use its placement (see `judge`)."""
+def check_grouped(df: DataFrame, *, key: tuple[str, ...], slot: str, window: str | None) -> Grouped:
+    """Refuse a pipeline that does not use its placement (see `judge_pipeline`)."""
     operators = keyed_operators(df)
-    verdict = judge(operators, key=key, slot=slot, window=window)
+    verdict = judge_pipeline(operators, key=key, slot=slot, window=window)
     if verdict.refusal is not None:
         raise InvalidParameter(verdict.refusal)
     for warning in verdict.warnings:

@@ -11,7 +11,6 @@ the new one.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
@@ -19,8 +18,9 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from evenly.errors import CheckpointMismatch, DamagedData, NewerFormat
+from evenly.errors import CheckpointMismatch, DamagedData
 from evenly.keys.mapping import Mapping
+from evenly.sealed import opened, sealed
 from evenly.spark.jvm.hadoop_files import Folder
 from evenly.spark.jvm.java_errors import Py4JJavaError
 from evenly.spark.placing.mapping_check import check_fit, hashed_alike
@@ -154,30 +154,24 @@ class MappingStore:
 
     def _write_log(self, versions: tuple[Version, ...]) -> None:
         content = {
-            "format": FORMAT,
-            "format_version": FORMAT_VERSION,
             **self.placement.told(),
             "mappings": {str(number): digest for number, digest in sorted(self._digests.items())},
             "versions": [{**asdict(version), "spans": [list(span) for span in version.spans]} for version in versions],
         }
-        self._folder.write(_LOG, json.dumps({**content, "checksum": _canonical(content)}, indent=1))
+        self._folder.write(_LOG, sealed(content, kind=FORMAT, version=FORMAT_VERSION, indent=1))
         self.versions = versions
 
     def _read_log(self) -> dict[str, Any]:
-        try:
-            content = json.loads(self._read(_LOG))
-        except (ValueError, RecursionError) as error:
-            raise self._damaged(_LOG, str(error)) from error
-        if not isinstance(content, dict) or content.get("format") != FORMAT:
-            raise self._damaged(_LOG, f"it has no format {FORMAT!r}")
-        version = content.get("format_version")
-        if isinstance(version, int) and version > FORMAT_VERSION:
-            raise NewerFormat(
-                f"{self._folder.path}/{_LOG} was saved in format version {version}, and this release reads up to "
-                f"{FORMAT_VERSION}: upgrade evenly"
-            )
-        if content.pop("checksum", None) != _canonical(content) or not content.get("versions"):
-            raise self._damaged(_LOG, "its checksum does not fit")
+        content = opened(
+            self._read(_LOG),
+            kind=FORMAT,
+            version=FORMAT_VERSION,
+            what="log of mappings",
+            source=f"{self._folder.path}/{_LOG}",
+            damaged=lambda why: self._damaged(_LOG, why),
+        )
+        if not content.get("versions"):
+            raise self._damaged(_LOG, "it names no version")
         return content
 
     def _check_placement(self, content: dict[str, Any]) -> None:
@@ -229,7 +223,3 @@ def _file(number: int) -> str:
 
 def _digest(text: bytes) -> str:
     return hashlib.sha256(text).hexdigest()
-
-
-def _canonical(content: dict[str, Any]) -> str:
-    return _digest(json.dumps(content, sort_keys=True, separators=(",", ":")).encode())

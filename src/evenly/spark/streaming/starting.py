@@ -14,7 +14,7 @@ from evenly.spark.jvm.starting import frame_of, start_with_partitions
 from evenly.spark.placing.placement import with_slot_of_window
 from evenly.spark.placing.slot_mark import marked
 from evenly.spark.state.lineage import current_checkpoint
-from evenly.spark.streaming.grouped import Grouped, check_grouping
+from evenly.spark.streaming.grouped import Grouped, check_grouped
 from evenly.spark.streaming.mapping_store import MappingStore
 from evenly.spark.streaming.observing import Observation
 from evenly.spark.streaming.query_settings import QuerySettings
@@ -65,6 +65,6 @@ class Pipeline:
             raise InvalidParameter(f"build must return a DataStreamWriter that is not started, got {writer!r}")
         writer = self.settings.applied(writer)
         built = frame_of(writer)
-        grouped = check_grouping(built, key=placement.key, slot=placement.slot, window=placement.window)
+        grouped = check_grouped(built, key=placement.key, slot=placement.slot, window=placement.window)
         at = current_checkpoint(self.spark, self.checkpoint)
         return start_with_partitions(built.sparkSession, writer, at, placement.instances), grouped

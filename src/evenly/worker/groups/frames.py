@@ -15,10 +15,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from evenly.errors import InvalidResult
-from evenly.worker.groups.layout import Layout
+from evenly.worker.groups.layout import ROWS_A_RESULT, Layout
 from evenly.worker.groups.pandas_rows import columns_of
 
-ROWS_A_RESULT = 10_000
 """So many rows (or groups) are put together before they go back to Spark."""
 
 
@@ -31,8 +30,8 @@ def frames_by_group(
     """
 
     def run(batches: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
-        results = Results(names, by_name=by_name)
-        for key, _, group in groups(batches, layout, with_key=with_key):
+        results = FrameResults(names, by_name=by_name)
+        for key, _, group in frame_groups(batches, layout, with_key=with_key):
             results.add(function(key, group) if with_key else function(group))
             if results.full:
                 yield from results.take()
@@ -41,7 +40,7 @@ def frames_by_group(
     return run
 
 
-def groups(
+def frame_groups(
     batches: Iterator[pd.DataFrame], layout: Layout, *, with_key: bool
 ) -> Iterator[tuple[tuple[Any, ...], int, pd.DataFrame]]:
     """The key, the number of the first row, and the frame of each group. Held at a time: one group and one batch."""
@@ -58,7 +57,7 @@ def groups(
         if last is not None and _differs(last, compared):
             yield _finished(parts, first, layout, with_key=with_key)
             parts, first = [], seen
-        starts = [0, *(np.flatnonzero(changes(compared)) + 1).tolist()]
+        starts = [0, *(np.flatnonzero(key_changes_of_arrays(compared)) + 1).tolist()]
         for start, end in pairwise(starts):
             parts.append(rows.cut(start, end))
             yield _finished(parts, first, layout, with_key=with_key)
@@ -76,7 +75,7 @@ def _flags(batch: pd.DataFrame, position: int) -> NDArray[np.bool_] | None:
     return flags if flags.any() else None
 
 
-def changes(compared: list[NDArray[Any]]) -> NDArray[np.bool_]:
+def key_changes_of_arrays(compared: list[NDArray[Any]]) -> NDArray[np.bool_]:
     """Whether each row but the first has another key than the row before. NaN is a key, and so is a missing time."""
     changed = np.zeros(len(compared[0]) - 1, np.bool_)
     for values in compared:
@@ -93,7 +92,9 @@ def changes(compared: list[NDArray[Any]]) -> NDArray[np.bool_]:
 
 def _differs(last: list[NDArray[Any]], compared: list[NDArray[Any]]) -> bool:
     """Whether a batch begins with another key than the one before it ended with."""
-    return bool(changes([np.concatenate([before, values[:1]]) for before, values in zip(last, compared, strict=True)])[0])
+    return bool(
+        key_changes_of_arrays([np.concatenate([before, values[:1]]) for before, values in zip(last, compared, strict=True)])[0]
+    )
 
 
 class _Rows:
@@ -140,7 +141,7 @@ def _with_nulls(values: pd.Series[Any], missing: NDArray[np.bool_]) -> Any:
     return changed
 
 
-class Results:
+class FrameResults:
     """What the function gave, put together by the types of its columns: no value is converted on the way.
 
     A frame of integers and one of floats stay apart, for together the integers would be rounded.

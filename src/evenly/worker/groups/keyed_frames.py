@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from evenly.worker.groups.frames import groups
+from evenly.worker.groups.frames import frame_groups
 from evenly.worker.groups.layout import Layout
 from evenly.worker.groups.pandas_rows import to_pandas
 
@@ -34,7 +34,7 @@ def keyed_frames(
             seen += batch.num_rows
             yield to_pandas(pa.Table.from_batches([batch.select([at for at in range(batch.num_columns) if at not in marked])]))
 
-    for _, first, group in groups(frames(), _without(layout, marked), with_key=False):
+    for _, first, group in frame_groups(frames(), _without(layout, marked), with_key=False):
         while len(held) > 1 and held[1][0] <= first:
             held.popleft()
         offset, keys, values = held[0]

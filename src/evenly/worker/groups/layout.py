@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+ROWS_A_RESULT = 10_000
+"""Results of groups are put together until there are so many rows."""
+
 
 @dataclass(frozen=True)
 class Layout:

@@ -12,9 +12,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from evenly.errors import InvalidResult
-from evenly.worker.groups.layout import Layout
+from evenly.worker.groups.layout import ROWS_A_RESULT, Layout
 
-ROWS_A_RESULT = 10_000
 """So many rows (or groups) are put together before they go back to Spark."""
 
 
@@ -29,8 +28,8 @@ def tables_by_group(
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         waiting: list[pa.Table] = []
         rows = 0
-        for key, group in groups(batches, layout):
-            result = checked(function(key, group) if with_key else function(group), schema, by_name=by_name)
+        for key, group in table_groups(batches, layout):
+            result = checked_result(function(key, group) if with_key else function(group), schema, by_name=by_name)
             if result.num_rows == 0:
                 continue
             waiting.append(result)
@@ -43,7 +42,7 @@ def tables_by_group(
     return run
 
 
-def groups(batches: Iterator[pa.RecordBatch], layout: Layout) -> Iterator[tuple[tuple[Any, ...], pa.Table]]:
+def table_groups(batches: Iterator[pa.RecordBatch], layout: Layout) -> Iterator[tuple[tuple[Any, ...], pa.Table]]:
     """The key and the table of each group. Held at a time: one group and one batch."""
     parts: list[pa.RecordBatch] = []
     last: list[pa.Array] | None = None
@@ -55,7 +54,7 @@ def groups(batches: Iterator[pa.RecordBatch], layout: Layout) -> Iterator[tuple[
         if last is not None and _differs(last, compared):
             yield _finished(parts, layout)
             parts = []
-        starts = [0, *(np.flatnonzero(changes(compared)) + 1).tolist()]
+        starts = [0, *(np.flatnonzero(key_changes(compared)) + 1).tolist()]
         for start, end in pairwise(starts):
             parts.append(carried.slice(start, end - start))
             yield _finished(parts, layout)
@@ -66,7 +65,7 @@ def groups(batches: Iterator[pa.RecordBatch], layout: Layout) -> Iterator[tuple[
         yield _finished(parts, layout)
 
 
-def changes(compared: list[pa.Array]) -> NDArray[np.bool_]:
+def key_changes(compared: list[pa.Array]) -> NDArray[np.bool_]:
     """Whether each row but the first has another key than the row before. Null is a key, and so is NaN."""
     changed = np.zeros(len(compared[0]) - 1, np.bool_)
     for values in compared:
@@ -84,7 +83,7 @@ def changes(compared: list[pa.Array]) -> NDArray[np.bool_]:
 
 def _differs(last: list[pa.Array], compared: list[pa.Array]) -> bool:
     return bool(
-        changes([pa.concat_arrays([before, values.slice(0, 1)]) for before, values in zip(last, compared, strict=True)])[0]
+        key_changes([pa.concat_arrays([before, values.slice(0, 1)]) for before, values in zip(last, compared, strict=True)])[0]
     )
 
 
@@ -95,7 +94,7 @@ def _finished(parts: list[pa.RecordBatch], layout: Layout) -> tuple[tuple[Any, .
     return key, group.select(range(layout.width)) if layout.carried > layout.width else group
 
 
-def checked(result: pa.Table, schema: pa.Schema, *, by_name: bool = True) -> pa.Table:
+def checked_result(result: pa.Table, schema: pa.Schema, *, by_name: bool = True) -> pa.Table:
     """The columns of the schema in its order and types, as `applyInArrow` demands them.
 
     A type that holds the same values in another way is taken, too: a time in another zone, no nulls where there might be some.

@@ -39,7 +39,7 @@ class LookUp:
 
 
 @dataclass(frozen=True, eq=False)
-class Reach:
+class ReachSearch:
     """How many nodes a breadth-first search from `row.node` meets within `depth` steps, and the edges it scans.
 
     The graph is two arrays: the neighbours of node v are `neighbours[first[v]:first[v + 1]]`. They travel with the function:

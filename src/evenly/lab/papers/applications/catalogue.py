@@ -16,10 +16,11 @@ import pyarrow as pa
 
 from evenly.errors import InvalidParameter
 from evenly.kernels.types import F64
-from evenly.lab.papers.applications.calls import LOOK_UP_MS, CountWords, LookUp, Reach, Wait
+from evenly.lab.papers.applications.calls import LOOK_UP_MS, CountWords, LookUp, ReachSearch, Wait
 from evenly.lab.papers.applications.graph import dependents
-from evenly.lab.papers.posg.recorded import CLASS_MS, MOST_REACH_MS, find, tweets
+from evenly.lab.papers.posg.recorded import CLASS_MS, MOST_REACH_MS, tweets
 from evenly.lab.papers.posg.settings import KEYS, stream_of
+from evenly.lab.papers.recorded_data import find_recorded
 from evenly.sketches.hashing import derive
 from evenly.streams.costs import spread_costs
 from evenly.streams.recorded import read_column
@@ -33,7 +34,7 @@ WORD_US = 10.0
 
 
 @dataclass(frozen=True, eq=False)
-class Application:
+class StreamApplication:
     """Rows and what is done for each.
 
     `function` takes a row (an object with the table's columns as attributes) and returns a tuple of `schema` (Spark's
@@ -53,14 +54,16 @@ class Application:
     def rows(self) -> int:
         return len(self.table)
 
-    def part(self, start: int, rows: int) -> Application:
+    def part(self, start: int, rows: int) -> StreamApplication:
         """Rows from `start` on, round the end if need be."""
         places = np.arange(start, start + rows) % self.rows
         table = self.table.take(pa.array(places))
-        return Application(self.name, self.stream, table, self.function, self.schema, self.cost_key, self.costs_ms[places])
+        return StreamApplication(
+            self.name, self.stream, table, self.function, self.schema, self.cost_key, self.costs_ms[places]
+        )
 
 
-def tweet_application(rows: int, *, seed: int = 0) -> Application:
+def tweet_application(rows: int, *, seed: int = 0) -> StreamApplication:
     """(a) Tweets with entities, in order from a random place on: media 25 ms, politicians 5 ms, others 1 ms."""
     _check(rows)
     recorded = tweets()
@@ -76,10 +79,10 @@ def tweet_application(rows: int, *, seed: int = 0) -> Application:
             "number": np.arange(rows),
         }
     )
-    return Application("tweets", recorded.name, table, LookUp(), "told string", "entity", costs_ms)
+    return StreamApplication("tweets", recorded.name, table, LookUp(), "told string", "entity", costs_ms)
 
 
-def reach_application(rows: int, *, seed: int = 0, most_ms: float = MOST_REACH_MS) -> Application:
+def reach_application(rows: int, *, seed: int = 0, most_ms: float = MOST_REACH_MS) -> StreamApplication:
     """(b) Reach at depth 3 for each reference to a package, in random order: a real search.
 
     The search that scans most edges takes `most_ms` (70 in the OSG paper), and every other one its share by the edges it
@@ -93,15 +96,15 @@ def reach_application(rows: int, *, seed: int = 0, most_ms: float = MOST_REACH_M
     order = np.random.default_rng(seed).permutation(graph.references.size)
     nodes = graph.references[order[np.arange(rows) % order.size]]
     edge_us = most_ms * 1e3 / _most_edges()
-    function = Reach(graph.first, graph.neighbours, edge_us=edge_us)
+    function = ReachSearch(graph.first, graph.neighbours, edge_us=edge_us)
     distinct, places = np.unique(nodes, return_inverse=True)
     scanned = np.array([_scanned(int(node)) for node in distinct], np.float64)
     table = pa.table({"node": nodes, "number": np.arange(rows)})
     costs_ms = scanned[places] * edge_us * 1e-3
-    return Application("reach", graph.name, table, function, "met bigint, scanned bigint", "node", costs_ms)
+    return StreamApplication("reach", graph.name, table, function, "met bigint, scanned bigint", "node", costs_ms)
 
 
-def document_application(rows: int, *, seed: int = 0, word_us: float = WORD_US) -> Application:
+def document_application(rows: int, *, seed: int = 0, word_us: float = WORD_US) -> StreamApplication:
     """(c) Documents of heavy-tailed length, in random order: their words counted.
 
     A document takes `word_us` for each word: what counting does not take is waited. 0: no wait, counting alone.
@@ -110,7 +113,7 @@ def document_application(rows: int, *, seed: int = 0, word_us: float = WORD_US) 
     _check(rows)
     if not 0.0 <= word_us < np.inf:
         raise InvalidParameter(f"word_us, the time for a word, must be at least 0, got {word_us}")
-    name, lengths = _lengths(find(DOCUMENTS_FILE))
+    name, lengths = _lengths(find_recorded(DOCUMENTS_FILE))
     rng = np.random.default_rng(seed)
     order = rng.permutation(lengths.size)
     words = lengths[order[np.arange(rows) % order.size]]
@@ -120,16 +123,16 @@ def document_application(rows: int, *, seed: int = 0, word_us: float = WORD_US) 
     table = pa.table({"text": texts, "number": np.arange(rows)})
     schema = "words bigint, distinct bigint, top string"
     key = "floor(4 * log2(length(text)))"
-    return Application("documents", name, table, CountWords(word_us), schema, key, words * word_us * 1e-3)
+    return StreamApplication("documents", name, table, CountWords(word_us), schema, key, words * word_us * 1e-3)
 
 
-def synthetic_application(rows: int, *, seed: int = 0, most_ms: float = 64.0) -> Application:
+def synthetic_application(rows: int, *, seed: int = 0, most_ms: float = 64.0) -> StreamApplication:
     """The POSG paper's synthetic stream: Zipf-1.0 over 4,096 keys, 64 costs up to `most_ms` given to keys at random."""
     _check(rows)
     ranks = stream_of(1.0).draw_ranks(rows, np.random.default_rng(seed))
     costs = spread_costs(KEYS, least_ms=most_ms / 64.0, most_ms=most_ms, seed=derive(seed, "costs", 2**63))
     table = pa.table({"key": ranks.astype(np.int64), "cost_ms": costs[ranks], "number": np.arange(rows)})
-    return Application("synthetic", stream_of(1.0).name, table, Wait(), "waited_ms double", "key", costs[ranks])
+    return StreamApplication("synthetic", stream_of(1.0).name, table, Wait(), "waited_ms double", "key", costs[ranks])
 
 
 def _check(rows: int) -> None:
@@ -140,7 +143,7 @@ def _check(rows: int) -> None:
 @cache
 def _scanned(node: int) -> int:
     graph = dependents()
-    return Reach(graph.first, graph.neighbours).search(node)[1]
+    return ReachSearch(graph.first, graph.neighbours).search(node)[1]
 
 
 @cache
@@ -161,7 +164,7 @@ def _lengths(path: Path | None) -> tuple[str, np.ndarray]:
 def _words(count: int) -> list[str]:
     """Running text: words of 2 to 11 letters, the most frequent ones as frequent as in a language."""
     rng = np.random.default_rng(0)
-    letters = np.array(list("abcdefghijklmnopqrstuvwxyz"))
-    vocabulary = ["".join(rng.choice(letters, size)) for size in rng.integers(2, 12, VOCABULARY)]
+    alphabet = np.array(list("abcdefghijklmnopqrstuvwxyz"))
+    vocabulary = ["".join(rng.choice(alphabet, size)) for size in rng.integers(2, 12, VOCABULARY)]
     shares = 1.0 / np.arange(1, VOCABULARY + 1)
     return [vocabulary[rank] for rank in rng.choice(VOCABULARY, count, p=shares / shares.sum()).tolist()]

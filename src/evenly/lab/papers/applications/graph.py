@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from evenly.kernels.types import I64
-from evenly.lab.papers.posg.recorded import REACH_FILE, REACH_ROWS, find, reach
+from evenly.lab.papers.posg.recorded import REACH_FILE, REACH_ROWS, reach
+from evenly.lab.papers.recorded_data import find_recorded
 from evenly.streams.recorded import read_column
 
 NODES, EDGES, MOST_DEGREE = 9_960, 183_005, 734
@@ -32,8 +33,8 @@ class Graph:
 
 
 def dependents() -> Graph:
-    """Recorded where the files are there (see `papers.posg_recorded.find`), else generated."""
-    return _dependents(find(REACH_FILE), find(REACH_ROWS))
+    """Recorded where the files are there (see `recorded_data.find_recorded`), else generated."""
+    return _dependents(find_recorded(REACH_FILE), find_recorded(REACH_ROWS))
 
 
 @cache
@@ -45,7 +46,7 @@ def _dependents(path: Path | None, rows: Path | None) -> Graph:
     references = read_column(rows, "key").combine_chunks().dictionary_encode()
     nodes = np.array([node_of[name] for name in references.dictionary.to_pylist()], np.int64)
     needed = nodes[np.asarray(references.indices)]
-    first, neighbours = packed(needed, np.asarray(read_column(rows, "src"), np.int64), len(names))
+    first, neighbours = packed_graph(needed, np.asarray(read_column(rows, "src"), np.int64), len(names))
     return Graph(path.stem, first, neighbours, needed)
 
 
@@ -62,7 +63,7 @@ def _generated() -> Graph:
         low, high = (low, middle) if _degrees(ranks, middle).sum() < EDGES else (middle, high)
     sources = np.repeat(np.arange(NODES), _degrees(ranks, high))
     further = np.random.default_rng(0).random(sources.size) * (NODES - 1 - sources)
-    first, neighbours = packed(sources, np.minimum(sources + 1 + further.astype(np.int64), NODES - 1), NODES)
+    first, neighbours = packed_graph(sources, np.minimum(sources + 1 + further.astype(np.int64), NODES - 1), NODES)
     return Graph("generated graph", first, neighbours, reach().keys.astype(np.int64))
 
 
@@ -70,7 +71,7 @@ def _degrees(ranks: np.ndarray, power: float) -> I64:
     return np.maximum(1, np.round(MOST_DEGREE * ranks**-power)).astype(np.int64)
 
 
-def packed(sources: np.ndarray, targets: np.ndarray, nodes: int) -> tuple[np.ndarray, np.ndarray]:
+def packed_graph(sources: np.ndarray, targets: np.ndarray, nodes: int) -> tuple[np.ndarray, np.ndarray]:
     """Distinct edges in two arrays, ordered by source, then target."""
     distinct = np.unique(sources * nodes + targets)
     counts = np.bincount(distinct // nodes, minlength=nodes)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from evenly.kernels.types import F64
+from evenly.lab.papers.publication import RunsBench
 from evenly.lab.simulation.keys import Runs, Setting, Summary, memory_bytes, simulate
 from evenly.report.figures import Curve
 from evenly.streams.synthetic import KeyStream, zipf
@@ -30,13 +31,9 @@ def _zipf(alpha: float) -> KeyStream:
 
 
 @dataclass(eq=False)
-class Bench:
-    """Runs samples and keeps their results. `progress` hears of every run that is done."""
+class Bench(RunsBench):
+    """Runs samples and keeps their results."""
 
-    runs: int
-    seed: int = 0
-    workers: int | None = None
-    progress: Callable[[int], None] | None = None
     _done: dict[Sample, Runs] = field(default_factory=dict)
 
     def measure(self, sample: Sample) -> Runs:
@@ -64,12 +61,11 @@ class Bench:
         """λ in every run, for each of the settings."""
         return [self.measure(sample).at(setting)[0] for setting in settings]
 
-    def point(self, figure: str, series: str, x: float, sample: Sample, setting: Setting) -> dict[str, object]:
+    def point(self, series: str, x: float, sample: Sample, setting: Setting) -> dict[str, object]:
         """One measured point of a figure as a flat object."""
         imbalance, sigma = self.imbalance_pct(sample, setting), self.sigma(sample, setting)
         learner, mapping = _memory(setting, sample.alpha)
         return {
-            "figure": figure,
             "series": series,
             "x": x,
             "stream": sample.stream.name,
@@ -80,12 +76,7 @@ class Bench:
             "learnt": setting.learnt,
             "cost_power": setting.power,
             "runs": self.runs,
-            "imbalance_pct_mean": imbalance.mean,
-            "imbalance_pct_worst": imbalance.worst,
-            "imbalance_pct_p999": imbalance.p999,
-            "sigma_mean": sigma.mean,
-            "sigma_worst": sigma.worst,
-            "sigma_p999": sigma.p999,
+            **spread_row(imbalance, sigma),
             "memory_bytes": learner,
             "mapping_bytes": mapping,
         }
@@ -101,3 +92,15 @@ class Bench:
 @cache
 def _memory(setting: Setting, alpha: float) -> tuple[int, int]:
     return memory_bytes(setting, _zipf(alpha))
+
+
+def spread_row(imbalance_pct: Summary, sigma: Summary) -> dict[str, object]:
+    """λ and sigma over the runs, as fields of a flat object."""
+    return {
+        "imbalance_pct_mean": imbalance_pct.mean,
+        "imbalance_pct_worst": imbalance_pct.worst,
+        "imbalance_pct_p999": imbalance_pct.p999,
+        "sigma_mean": sigma.mean,
+        "sigma_worst": sigma.worst,
+        "sigma_p999": sigma.p999,
+    }

@@ -56,8 +56,8 @@ def _line(values: F64) -> tuple[float, float]:
     return float(slope), float(intercept)
 
 
-def _points(bench: Bench, figure: str, sample: Sample, power: float = 1.0) -> list[dict[str, object]]:
-    return [bench.point(figure, series, k, sample, _setting(series, k, power)) for series in NAMES for k in INSTANCES]
+def _points(bench: Bench, sample: Sample, power: float = 1.0) -> list[dict[str, object]]:
+    return [bench.point(series, k, sample, _setting(series, k, power)) for series in NAMES for k in INSTANCES]
 
 
 def _curves(bench: Bench, measure: str, sample: Sample, power: float = 1.0) -> list[Curve]:
@@ -90,16 +90,7 @@ def table_1(bench: Bench) -> PaperFigure:
         why = "" if measure == "mean" else bench.worst_of
         for x, published, measured, error in (("a", a, slope, errors[0]), ("b", b, intercept, errors[1])):
             verdicts.append(
-                number(
-                    "table-1",
-                    name,
-                    x,
-                    published=published,
-                    measured=measured,
-                    within_pct=within_pct,
-                    standard_error=error,
-                    why=why,
-                )
+                number(name, x, published=published, measured=measured, within_pct=within_pct, standard_error=error, why=why)
             )
     return PaperFigure("table-1", "Lines a k + b through the imbalance λ of figure 2", verdicts=[v.row() for v in verdicts])
 
@@ -122,9 +113,8 @@ def figure_2(bench: Bench) -> PaperFigure:
     rising = all((np.diff(values) > 0).all() for values in (exact, dkg, universal, dkg_worst, universal_worst))
     p1 = float(ZIPF_2.stream.probabilities[0])
     verdicts = [
-        number("2", "sia", 10, published=900.0, measured=float(_means(bench, "sia")[-1]), within_pct=0.1),
+        number("sia", 10, published=900.0, measured=float(_means(bench, "sia")[-1]), within_pct=0.1),
         number(
-            "2",
             "zipf-2.0",
             "share of the most frequent key",
             published=0.60,
@@ -133,7 +123,6 @@ def figure_2(bench: Bench) -> PaperFigure:
             why="the paper cuts it to two digits",
         ),
         sentence(
-            "2",
             "all",
             published="every curve rises with k",
             measured="all five rise" if rising else "not all rise",
@@ -141,7 +130,6 @@ def figure_2(bench: Bench) -> PaperFigure:
             why="each of the means and worst cases at k + 1 must be above that at k",
         ),
         sentence(
-            "2",
             "dkg",
             published="DKG's mean is O-apx's",
             measured=f"at most {gap:.2f} points apart",
@@ -149,7 +137,6 @@ def figure_2(bench: Bench) -> PaperFigure:
             why="the means may be 0.5 percentage points of λ apart",
         ),
         sentence(
-            "2",
             "dkg worst",
             published="the gap between DKG's worst and O-apx is little",
             measured=f"busiest instance up to {busiest:.1f} % above O-apx's",
@@ -157,7 +144,6 @@ def figure_2(bench: Bench) -> PaperFigure:
             why="the busiest instance may have 5 % more than under O-apx",
         ),
         sentence(
-            "2",
             "universal worst",
             published="Universal's worst is closer to SIA than to O-apx",
             measured=f"slope {slope:.1f} between {_line(exact)[0]:.1f} (O-apx) and 100 (SIA)",
@@ -165,7 +151,6 @@ def figure_2(bench: Bench) -> PaperFigure:
             why=f"by the slopes of the lines, as in table 1; {bench.worst_of}",
         ),
         sentence(
-            "2",
             "universal",
             published="a noteworthy gap between Universal's mean and DKG's",
             measured=f"{float((universal - dkg).min()):.1f} points or more",
@@ -178,7 +163,7 @@ def figure_2(bench: Bench) -> PaperFigure:
         "2",
         "Imbalance λ over the number of instances",
         [panel],
-        _points(bench, "2", ZIPF_2),
+        _points(bench, ZIPF_2),
         [verdict.row() for verdict in verdicts],
     )
 
@@ -190,7 +175,6 @@ def figure_3(bench: Bench) -> PaperFigure:
     turns = INSTANCES[int(exact.argmax())]
     verdicts = [
         sentence(
-            "3",
             "sia",
             published="σ of SIA falls as k grows",
             measured=f"{single[0]:,.0f} at k = 2, {single[-1]:,.0f} at k = 10",
@@ -198,7 +182,6 @@ def figure_3(bench: Bench) -> PaperFigure:
             why="at each k + 1 it must be below that at k",
         ),
         sentence(
-            "3",
             "o-apx",
             published="σ of O-apx grows from k = 2 to k = 4, then falls",
             measured=f"largest at k = {turns}",
@@ -206,7 +189,6 @@ def figure_3(bench: Bench) -> PaperFigure:
             why="the mean must rise up to k = 4 and fall from there on",
         ),
         sentence(
-            "3",
             "sia",
             published="more instances shrink the gap between SIA and O-apx",
             measured=f"{gap[0]:,.0f} at k = 2, {gap[-1]:,.0f} at k = 10",
@@ -219,7 +201,7 @@ def figure_3(bench: Bench) -> PaperFigure:
         "3",
         "Standard deviation σ over the number of instances",
         [panel],
-        _points(bench, "3", ZIPF_2),
+        _points(bench, ZIPF_2),
         [verdict.row() for verdict in verdicts],
     )
 
@@ -230,11 +212,10 @@ def figure_4(bench: Bench) -> PaperFigure:
     for k in (2, 5):
         values = {series: bench.measure(ZIPF_2).at(_setting(series, k))[1] for series in ("dkg", "universal")}
         panels.append(Bars(f"k = {k}", "σ, rounded to 200", 200.0, values))
-        points += [bench.point("4", series, k, ZIPF_2, _setting(series, k)) for series in values]
+        points += [bench.point(series, k, ZIPF_2, _setting(series, k)) for series in values]
         better = float((values["universal"] < values["dkg"].max()).mean()) * 100.0
         verdicts.append(
             sentence(
-                "4",
                 "universal",
                 x=k,
                 published="Universal never does better than DKG's worst",
@@ -249,7 +230,6 @@ def figure_4(bench: Bench) -> PaperFigure:
     for x, published, measured in (("smallest, k = 2", 2800.0, least), ("largest, k = 2", 9600.0, most)):
         verdicts.append(
             sentence(
-                "4",
                 "universal",
                 x=x,
                 published=f"{published:,.0f}",
@@ -261,7 +241,6 @@ def figure_4(bench: Bench) -> PaperFigure:
     spread = float(dkg.std() / dkg.mean()) * 100.0
     verdicts.append(
         sentence(
-            "4",
             "dkg",
             x=2,
             published="DKG's σ has an extremely small variance, Universal's a large one",
@@ -285,7 +264,6 @@ def figure_5(bench: Bench) -> PaperFigure:
     finer = [bench.sigma(QUADRATIC, Setting("dkg", 2, mu=float(mu), power=2.0)).mean for mu in MORE_BUCKETS]
     verdicts = [
         sentence(
-            "5",
             "dkg",
             published="for k < 5 DKG's mean does not stick to O-apx",
             measured=f"{below.min():.2f} to {below.max():.2f} times O-apx's σ",
@@ -293,7 +271,6 @@ def figure_5(bench: Bench) -> PaperFigure:
             why=f"above {APART} times at k = 2, 3, 4",
         ),
         sentence(
-            "5",
             "dkg",
             published="from k = 5 on it does",
             measured=f"{above.min():.2f} to {above.max():.2f} times O-apx's σ",
@@ -301,7 +278,6 @@ def figure_5(bench: Bench) -> PaperFigure:
             why=f"at most {APART} times at k = 5..10",
         ),
         sentence(
-            "5",
             "dkg worst",
             published="a sizeable gap between DKG's mean and worst",
             measured=f"worst {spread.min():.2f} to {spread.max():.2f} times the mean",
@@ -309,7 +285,6 @@ def figure_5(bench: Bench) -> PaperFigure:
             why=f"above {SIZEABLE} times at every k; {bench.worst_of}",
         ),
         sentence(
-            "5",
             "universal",
             published="Universal's mean is only slightly better than DKG's worst",
             measured=f"{lucky.min():.2f} to {lucky.max():.2f} times DKG's worst",
@@ -317,7 +292,6 @@ def figure_5(bench: Bench) -> PaperFigure:
             why=f"between 0.7 and 1 times at every k; {bench.worst_of}",
         ),
         sentence(
-            "5",
             "universal worst",
             published="Universal's worst is pretty close to SIA",
             measured=f"{unlucky.min():.2f} to {unlucky.max():.2f} times SIA's σ",
@@ -325,7 +299,6 @@ def figure_5(bench: Bench) -> PaperFigure:
             why=f"at least 0.85 times at every k; {bench.worst_of}",
         ),
         sentence(
-            "5",
             "dkg",
             x=2,
             published="more buckets reduce the over-estimate",
@@ -337,10 +310,8 @@ def figure_5(bench: Bench) -> PaperFigure:
             why="the mean σ at k = 2 must fall from each μ to the next",
         ),
     ]
-    points = _points(bench, "5", QUADRATIC, 2.0)
-    points += [
-        bench.point("5", f"dkg, mu = {mu}", 2, QUADRATIC, Setting("dkg", 2, mu=float(mu), power=2.0)) for mu in MORE_BUCKETS
-    ]
+    points = _points(bench, QUADRATIC, 2.0)
+    points += [bench.point(f"dkg, mu = {mu}", 2, QUADRATIC, Setting("dkg", 2, mu=float(mu), power=2.0)) for mu in MORE_BUCKETS]
     panel = Curves(
         "Zipf-1, quadratic cost, Θ = 0.1, μ = 2", "instances k", "σ of squared frequencies", _curves(bench, "σ", QUADRATIC, 2.0)
     )

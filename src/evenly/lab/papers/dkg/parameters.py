@@ -50,6 +50,15 @@ def _line(name: str, x: Sequence[float], both: tuple[F64, F64]) -> list[Curve]:
     return [Curve(name, x, mean.tolist()), Curve(name, x, worst.tolist(), worst=True)]
 
 
+def _points(bench: Bench, samples: Sequence[Sample], x: Sequence[float]) -> list[dict[str, object]]:
+    """The first settings of each sample, one for each x."""
+    return [
+        bench.point(sample.stream.name, at, sample, setting)
+        for sample in samples
+        for at, setting in zip(x, sample.settings[: len(x)], strict=True)
+    ]
+
+
 def figure_6(bench: Bench) -> PaperFigure:
     """Imbalance over μ with Θ = 1, so that no key is heavy."""
     verdicts: list[Verdict] = []
@@ -61,7 +70,6 @@ def figure_6(bench: Bench) -> PaperFigure:
         gains = -np.diff(mean)
         verdicts += [
             sentence(
-                "6",
                 name,
                 published="μ from 1 to 2 lowers the mean λ significantly",
                 measured=f"{mean[0]:.1f} to {mean[1]:.1f}",
@@ -69,7 +77,6 @@ def figure_6(bench: Bench) -> PaperFigure:
                 why="by a tenth of λ or more",
             ),
             sentence(
-                "6",
                 name,
                 published="beyond that the gain is less evident",
                 measured=", ".join(f"{value:.1f} at {mu}" for mu, value in zip(MUS[2:], mean[2:], strict=True)),
@@ -77,7 +84,6 @@ def figure_6(bench: Bench) -> PaperFigure:
                 why="every later step must gain less than the first",
             ),
             sentence(
-                "6",
                 name,
                 published="the worst λ is only slightly affected by μ",
                 measured=f"{worst[0]:.1f} at μ = 1, {worst[MUS.index(10)]:.1f} at 10, {worst[-1]:.1f} at 100",
@@ -86,11 +92,7 @@ def figure_6(bench: Bench) -> PaperFigure:
                 + (": with more buckets the heaviest keys hardly ever meet" if worst[-1] < 0.8 * worst[0] else ""),
             ),
         ]
-    points = [
-        bench.point("6", sample.stream.name, mu, sample, setting)
-        for sample in BY_MU
-        for mu, setting in zip(MUS, sample.settings, strict=True)
-    ]
+    points = _points(bench, BY_MU, MUS)
     panel = Curves("Θ = 1, k = 2", "μ, buckets an instance", "imbalance λ, %", curves, log_x=True)
     return PaperFigure("6", "Imbalance λ over μ", [panel], points, [verdict.row() for verdict in verdicts])
 
@@ -103,12 +105,8 @@ def figure_7(bench: Bench) -> PaperFigure:
         mean, worst = _both(bench.imbalance_pct, sample, sample.settings[:-1])
         curves += _line(sample.stream.name, THETAS, (mean, worst))
         verdicts += _figure_7_verdicts(bench, sample, mean, worst)
-    points = [
-        bench.point("7", sample.stream.name, theta, sample, setting)
-        for sample in BY_THETA
-        for theta, setting in zip(THETAS, sample.settings[:-1], strict=True)
-    ]
-    points += [bench.point("7", f"{sample.stream.name}, o-apx", 0.0, sample, sample.settings[-1]) for sample in BY_THETA]
+    points = _points(bench, BY_THETA, THETAS)
+    points += [bench.point(f"{sample.stream.name}, o-apx", 0.0, sample, sample.settings[-1]) for sample in BY_THETA]
     panel = Curves("μ = 1, k = 2", "Θ", "imbalance λ, %", curves)
     return PaperFigure("7", "Imbalance λ over Θ", [panel], points, [verdict.row() for verdict in verdicts])
 
@@ -119,7 +117,6 @@ def _figure_7_verdicts(bench: Bench, sample: Sample, mean: F64, worst: F64) -> l
     further = float(mean[reached] - mean[reached + 1 :].min())
     verdicts = [
         sentence(
-            "7",
             name,
             x=THETAS[reached],
             published="mean and worst drop once Θ reaches the share of the most frequent key",
@@ -133,7 +130,6 @@ def _figure_7_verdicts(bench: Bench, sample: Sample, mean: F64, worst: F64) -> l
             ),
         ),
         sentence(
-            "7",
             name,
             published="smaller Θ does not improve it significantly",
             measured=f"{mean[reached]:.2f} at {THETAS[reached]:g}, {mean[-1]:.2f} at {THETAS[-1]:g}",
@@ -147,7 +143,6 @@ def _figure_7_verdicts(bench: Bench, sample: Sample, mean: F64, worst: F64) -> l
         gap = float((worst[reached:] - mean[reached:]).max())
         verdicts += [
             sentence(
-                "7",
                 name,
                 published="from there on mean and worst are very close",
                 measured=f"at most {gap:.1f} points apart",
@@ -155,7 +150,6 @@ def _figure_7_verdicts(bench: Bench, sample: Sample, mean: F64, worst: F64) -> l
                 why="5 percentage points of λ are allowed",
             ),
             sentence(
-                "7",
                 name,
                 x=THETAS[reached],
                 published="DKG's mean equals O-apx's",
@@ -179,7 +173,7 @@ def figure_8(bench: Bench) -> PaperFigure:
             panels.append(HeatMap(f"{name}, {kind} σ", "μ", "Θ", GRID_MUS, GRID_THETAS, values))
             verdicts.append(_lightly_skewed(name, kind, values) if sample.alpha == 1.0 else _skewed(sample, kind, values))
     points = [
-        {**bench.point("8", sample.stream.name, setting.mu, sample, setting), "theta": setting.theta}
+        {**bench.point(sample.stream.name, setting.mu, sample, setting), "theta": setting.theta}
         for sample in BY_BOTH
         for setting in sample.settings
     ]
@@ -191,7 +185,6 @@ def _lightly_skewed(name: str, kind: str, values: F64) -> Verdict:
     by_mu = float(values[0, 0] / values[0].min())
     by_theta = float(values[0, 0] / values[:, 0].min())
     return sentence(
-        "8",
         f"{name} {kind}",
         published="μ drives the performance, Θ has a negligible impact",
         measured=f"σ falls {by_mu:.2f} times along μ (at Θ = 1), {by_theta:.2f} times along Θ (at μ = 1)",
@@ -207,7 +200,6 @@ def _skewed(sample: Sample, kind: str, values: F64) -> Verdict:
     spread = float(heavy.max() / heavy.min() - 1.0) * 100.0
     without_one = float(heavy[:, 1:].max() / heavy.min() - 1.0) * 100.0
     return sentence(
-        "8",
         f"{sample.stream.name} {kind}",
         published="once Θ reaches the share of the most frequent key, there is not much to gain",
         measured=f"σ within {spread:.1f} % for all μ and all Θ ≤ {GRID_THETAS[first]:g}; "
@@ -228,7 +220,6 @@ def figure_9(bench: Bench) -> PaperFigure:
         rest = float(np.abs(mean[enough:] / mean[-1] - 1.0).max()) * 100.0
         verdicts.append(
             sentence(
-                "9",
                 sample.stream.name,
                 x=ENOUGH[sample.alpha],
                 published=f"fewer than {ENOUGH[sample.alpha]:,} tuples are enough",
@@ -237,10 +228,6 @@ def figure_9(bench: Bench) -> PaperFigure:
                 why=f"from there on the mean must stay within 10 % of that at {LENGTHS[-1]:,}: it is within {rest:.1f} %",
             )
         )
-    points = [
-        bench.point("9", sample.stream.name, length, sample, setting)
-        for sample in BY_LENGTH
-        for length, setting in zip(LENGTHS, sample.settings, strict=True)
-    ]
+    points = _points(bench, BY_LENGTH, LENGTHS)
     panel = Curves("Θ = 0.1, μ = 2, k = 2", "tuples learnt from, m", "σ, tuples", curves, log_x=True)
     return PaperFigure("9", "σ over the number of tuples learnt from", [panel], points, [verdict.row() for verdict in verdicts])

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 
 from evenly.kernels.types import F64, I64
-from evenly.lab.papers.dkg.bench import Bench, Sample
+from evenly.lab.papers.dkg.bench import Bench, Sample, spread_row
+from evenly.lab.papers.recorded_data import DATA_FOLDER, DATA_VARIABLE, find_recorded
 from evenly.lab.papers.verdicts import Verdict, number, sentence
 from evenly.lab.simulation.keys import Runs, Setting, Summary, simulate_recorded
 from evenly.report.figures import Curve, Curves, PaperFigure
@@ -26,8 +25,6 @@ SPLIT = ("dkg", "pkg", "dkg+pkg", "pkg-distinct", "w-choices")
 """The series of figure 14, and two more that the paper does not show."""
 SPLITTING = Sample(2.0, tuple(Setting(grouping, k) for grouping in SPLIT for k in INSTANCES))
 
-DATA_VARIABLE = "EVENLY_DATA"
-DATA_FOLDER = Path("../shared/data")
 TRACE = "wyscout_events.parquet"
 GRIDS = ((8, 13), (16, 25), (32, 50), (64, 100))
 """Rows and columns of the four grids of the DEBS 2013 challenge's third query."""
@@ -45,7 +42,6 @@ def figure_13(bench: Bench) -> PaperFigure:
         dkg, plain = (bench.imbalance_pct(sample, Setting(series, 10)) for series in ("dkg", "dkg-wosim"))
         verdicts.append(
             sentence(
-                "13",
                 "dkg",
                 x=sample.alpha,
                 published="DKG always does better than without sparse-item mapping",
@@ -54,9 +50,7 @@ def figure_13(bench: Bench) -> PaperFigure:
                 why="both mean and worst must be below",
             )
         )
-    points = [
-        bench.point("13", setting.name, sample.alpha, sample, setting) for sample in BY_ALPHA for setting in sample.settings
-    ]
+    points = [bench.point(setting.name, sample.alpha, sample, setting) for sample in BY_ALPHA for setting in sample.settings]
     panel = Curves("Θ = 0.1, μ = 2, k = 10", "α", "imbalance λ, %", curves)
     title = "Imbalance λ over α, with and without sparse-item mapping"
     return PaperFigure("13", title, [panel], points, [verdict.row() for verdict in verdicts])
@@ -69,7 +63,6 @@ def figure_14(bench: Bench) -> PaperFigure:
     worst = {series: _worsts(values) for series, values in found.items()}
     verdicts = [
         sentence(
-            "14",
             "dkg+pkg",
             published="the two combined do even better",
             measured=f"mean {_listed(mean['dkg+pkg'])} against PKG's {_listed(mean['pkg'])} (k = 2, 6, 10)",
@@ -82,7 +75,7 @@ def figure_14(bench: Bench) -> PaperFigure:
     curves: list[Curve] = []
     for series in ("dkg", "pkg", "dkg+pkg"):
         curves += bench.curves(series, INSTANCES, bench.imbalance_pct, [(SPLITTING, Setting(series, k)) for k in INSTANCES])
-    points = [bench.point("14", setting.name, setting.instances, SPLITTING, setting) for setting in SPLITTING.settings]
+    points = [bench.point(setting.name, setting.instances, SPLITTING, setting) for setting in SPLITTING.settings]
     panel = Curves("Zipf-2, Θ = 0.1, μ = 2", "instances k", "imbalance λ, %", curves)
     title = "Imbalance λ of DKG, PKG and both together"
     return PaperFigure("14", title, [panel], points, [verdict.row() for verdict in verdicts])
@@ -98,7 +91,6 @@ def _worst_is_better(series: str, worst: dict[str, F64]) -> Verdict:
             f"{_listed(worst['pkg-distinct'])}: then {series} is not better at {_named(behind_distinct)}"
         )
     return sentence(
-        "14",
         f"{series} worst",
         published="its worst is better than PKG's worst",
         measured=f"{_listed(worst[series])} against {_listed(worst['pkg'])} (k = 2, 6, 10)",
@@ -128,17 +120,10 @@ def _listed(values: F64) -> str:
     return ", ".join(f"{values[INSTANCES.index(k)]:.1f}" for k in (2, 6, 10))
 
 
-def find_trace() -> Path | None:
-    """The recorded trace, in the folder that EVENLY_DATA names or in ../shared/data."""
-    named = os.environ.get(DATA_VARIABLE)
-    folders = ([Path(named)] if named else []) + [DATA_FOLDER]
-    return next((folder / TRACE for folder in folders if (folder / TRACE).is_file()), None)
-
-
 def figure_10(bench: Bench) -> PaperFigure:
     """Cells of the pitch as keys, at four granularities: the first half learns, the second is evaluated."""
     title = "Imbalance λ on a trace of positions in football matches"
-    trace = find_trace()
+    trace = find_recorded(TRACE)
     if trace is None:
         return PaperFigure(
             "10", title, skipped=f"no {TRACE} in ${DATA_VARIABLE} or {DATA_FOLDER}: set the variable to its folder"
@@ -174,19 +159,13 @@ def pitch_cells(x: np.ndarray, y: np.ndarray) -> I64:
 def _trace_point(name: str, k: int, runs: Runs, setting: Setting, stream: str) -> dict[str, object]:
     imbalance, sigma = (Summary.of(values) for values in runs.at(setting))
     return {
-        "figure": "10",
         "series": name,
         "x": k,
         "stream": stream,
         "grouping": name,
         "instances": k,
         "runs": runs.imbalance_pct.shape[1],
-        "imbalance_pct_mean": imbalance.mean,
-        "imbalance_pct_worst": imbalance.worst,
-        "imbalance_pct_p999": imbalance.p999,
-        "sigma_mean": sigma.mean,
-        "sigma_worst": sigma.worst,
-        "sigma_p999": sigma.p999,
+        **spread_row(imbalance, sigma),
     }
 
 
@@ -196,9 +175,8 @@ def _trace_verdicts(found: dict[tuple[str, int], Summary], share: float) -> list
     behind = _not_below(dkg, modulo)
     gap = float((dkg - exact).max())
     return [
-        number("10", "trace", "share of the most frequent key", published=0.2, measured=share, within_pct=10.0, why=other),
+        number("trace", "share of the most frequent key", published=0.2, measured=share, within_pct=10.0, why=other),
         sentence(
-            "10",
             "o-apx",
             published="O-apx reaches 0 % for k = 2 to 5",
             measured=f"at most {exact[:4].max():.3f} %",
@@ -206,7 +184,6 @@ def _trace_verdicts(found: dict[tuple[str, int], Summary], share: float) -> list
             why="0.05 % is taken as 0",
         ),
         sentence(
-            "10",
             "o-apx",
             published="from k = 6 on λ grows with k for O-apx and DKG",
             measured=f"O-apx {exact[-1]:.2f} %, DKG {dkg[-1]:.2f} % at k = 10",
@@ -214,7 +191,6 @@ def _trace_verdicts(found: dict[tuple[str, int], Summary], share: float) -> list
             why=other + ", so no cell is too heavy for an instance",
         ),
         sentence(
-            "10",
             "dkg",
             published="DKG sticks very close to O-apx for all k",
             measured=f"at most {gap:.1f} points above, on average over hashes",
@@ -223,7 +199,6 @@ def _trace_verdicts(found: dict[tuple[str, int], Summary], share: float) -> list
             + (": no cell reaches Θ = 0.1 here, so all hangs on 2 buckets an instance" if gap > 5.0 else ""),
         ),
         sentence(
-            "10",
             "dkg",
             published="DKG does much better than Modulo except at k = 7 and 9",
             measured=f"better at {len(INSTANCES) - len(behind)} of {len(INSTANCES)} k"

@@ -14,6 +14,7 @@ from evenly.emission.policies.longest_waiting import LongestWaiting
 from evenly.emission.policies.round_robin import RRB
 from evenly.emission.policies.skipping_round_robin import SkippingRoundRobin
 from evenly.kernels.types import F64
+from evenly.lab.papers.publication import RunsBench
 from evenly.lab.simulation.emission import SLOTS, Arrivals, Outcome, run
 from evenly.report.figures import Curve
 from evenly.sketches.hashing import derive
@@ -23,20 +24,20 @@ SAMPLED = tuple(range(1_000, SLOTS, 1_000))
 
 
 @dataclass(frozen=True)
-class Rule:
+class EmissionRule:
     """A policy, and whether it sees the tuples of the slot that it decides on."""
 
     make: Callable[[], Emission]
     count_arrivals: bool = True
 
 
-RULES: dict[str, Rule] = {
-    "rrb": Rule(RRB),
-    "lbf": Rule(LBF, count_arrivals=False),
-    "lbf-a": Rule(LBF),
-    "skipping-rr": Rule(SkippingRoundRobin),
-    "fcfs": Rule(FCFS),
-    "longest-waiting": Rule(LongestWaiting),
+RULES: dict[str, EmissionRule] = {
+    "rrb": EmissionRule(RRB),
+    "lbf": EmissionRule(LBF, count_arrivals=False),
+    "lbf-a": EmissionRule(LBF),
+    "skipping-rr": EmissionRule(SkippingRoundRobin),
+    "fcfs": EmissionRule(FCFS),
+    "longest-waiting": EmissionRule(LongestWaiting),
 }
 """`lbf` is algorithm 1 to the letter: the largest backlog before this slot's arrivals. `lbf-a` counts them too."""
 
@@ -50,7 +51,7 @@ class Link:
 
 
 @dataclass(frozen=True, eq=False)
-class Measured:
+class RuleMeasures:
     """One rule on one link, one value for each run; `jain` has a column for each sampled slot."""
 
     max_backlog: F64
@@ -60,7 +61,7 @@ class Measured:
     backlogs: F64
 
     @classmethod
-    def of(cls, outcomes: Sequence[Outcome]) -> Measured:
+    def of(cls, outcomes: Sequence[Outcome]) -> RuleMeasures:
         return cls(
             *(
                 np.array([getattr(outcome, name) for outcome in outcomes], np.float64)
@@ -70,15 +71,12 @@ class Measured:
 
 
 @dataclass(eq=False)
-class Bench:
+class Bench(RunsBench):
     """Runs links and keeps their results. `progress` hears of every run that is done."""
 
-    runs: int
-    seed: int = 0
-    progress: Callable[[int], None] | None = None
-    _done: dict[Link, dict[str, Measured]] = field(default_factory=dict)
+    _done: dict[Link, dict[str, RuleMeasures]] = field(default_factory=dict)
 
-    def measure(self, link: Link) -> dict[str, Measured]:
+    def measure(self, link: Link) -> dict[str, RuleMeasures]:
         """Every rule on a link, made now or before."""
         if link not in self._done:
             outcomes: dict[str, list[Outcome]] = {name: [] for name in RULES}
@@ -87,9 +85,8 @@ class Bench:
                 arrivals = Arrivals.poisson(link.queues, link.rate, seed=seed)
                 for name, rule in RULES.items():
                     outcomes[name].append(run(arrivals, rule.make(), count_arrivals=rule.count_arrivals, sampled=SAMPLED))
-                if self.progress is not None:
-                    self.progress(1)
-            self._done[link] = {name: Measured.of(found) for name, found in outcomes.items()}
+                self.advance()
+            self._done[link] = {name: RuleMeasures.of(found) for name, found in outcomes.items()}
         return self._done[link]
 
     def means(self, links: Sequence[Link], rule: str, measure: str) -> F64:
@@ -105,12 +102,11 @@ class Bench:
         before, after = (getattr(self.measure(link)[name], measure) for name in (baseline, rule))
         return np.asarray(100.0 * (1.0 - after / before))
 
-    def point(self, figure: str, rule: str, x: float, link: Link) -> dict[str, object]:
+    def point(self, rule: str, x: float, link: Link) -> dict[str, object]:
         """One measured point of a figure as a flat object."""
         found = self.measure(link)[rule]
         fair = _jain_mean(found.backlogs)
         return {
-            "figure": figure,
             "series": rule,
             "x": x,
             "emission": rule,

@@ -73,7 +73,7 @@ def figure_7(bench: Bench) -> PaperFigure:
             found = factors(bench, link)
             points.append(
                 {
-                    **bench.point("7", "lbf", x, link),
+                    **bench.point("lbf", x, link),
                     "series": f"{part}: lbf / rrb",
                     "factor_mean": _mean(found),
                     "factor_max": float(np.nanmax(found)),
@@ -97,7 +97,6 @@ def _figure_7a(bench: Bench) -> list[Verdict]:
     means = np.array([_mean(factors(bench, link)) for link in BY_RATE[1:]])
     return [
         sentence(
-            "7",
             "7a: lbf / rrb",
             published="the factor exceeds 1 most of the time at every rate",
             measured=", ".join(f"{100.0 * share:.0f} % at {rate:,}" for rate, share in over_one.items()),
@@ -106,7 +105,6 @@ def _figure_7a(bench: Bench) -> list[Verdict]:
             + ("" if min(over_one.values()) > 0.5 else "; at 500 tuples/s the link is mostly empty under LBF"),
         ),
         number(
-            "7",
             "7a: lbf / rrb",
             "at best",
             published=10.0,
@@ -116,7 +114,6 @@ def _figure_7a(bench: Bench) -> list[Verdict]:
             "compares an empty link with one that has a single tuple",
         ),
         sentence(
-            "7",
             "7a: lbf / rrb",
             published="the factor approaches 1 as the rate grows",
             measured=", ".join(f"{mean:.3f} at {link.rate:,}" for link, mean in zip(BY_RATE[1:], means, strict=True)),
@@ -133,7 +130,6 @@ def _figure_7b(bench: Bench) -> list[Verdict]:
     half = factors(bench, Link(20, 500))
     return [
         sentence(
-            "7",
             "7b: lbf / rrb",
             published="LBF is fairer at every sampled slot for any number of queues",
             measured=f"the least factor is {low:.3f}",
@@ -141,7 +137,6 @@ def _figure_7b(bench: Bench) -> list[Verdict]:
             why="the mean over the runs at each sampled slot must be at least 1",
         ),
         number(
-            "7",
             "7b: lbf / rrb",
             20,
             published=1.9,
@@ -151,7 +146,6 @@ def _figure_7b(bench: Bench) -> list[Verdict]:
             f"500 tuples/s, where the link is just full, it is {_mean(half):.2f} (single slots up to {np.nanmax(half):.2f})",
         ),
         sentence(
-            "7",
             "7b: lbf / rrb",
             published="the factor rises until N = 20, then falls to 1",
             measured=", ".join(f"{mean:.3f} at {queues}" for queues, mean in means.items()),
@@ -181,7 +175,7 @@ def _figure(bench: Bench, figure: str, title: str, measure: str, y_label: str, v
         }
         for rule in RULES:
             for at, link in zip(x, links, strict=True):
-                points.append({**bench.point(figure, rule, at, link), "part": part, **against.get((link, rule), {})})
+                points.append({**bench.point(rule, at, link), "part": part, **against.get((link, rule), {})})
     rows = [verdict.row() for verdict in verdicts]
     return PaperFigure(figure, title, panels, points, rows, table=_table(bench, measure))
 
@@ -211,7 +205,6 @@ def _short(value: float) -> str:
 def _smaller(bench: Bench, part: str, links: Sequence[Link], measure: str, said: str) -> Verdict:
     found = bench.reductions_pct(links, measure, "lbf", "rrb")
     return sentence(
-        part[0],
         f"{part}: lbf",
         published=said,
         measured=_each(links, found),
@@ -233,7 +226,6 @@ def _best(bench: Bench, part: str, links: Sequence[Link], measure: str, *, publi
     )
     readings = f"lbf {best['lbf']:.1f} %, lbf-a (which counts the slot's own arrivals) {best['lbf-a']:.1f} %"
     return number(
-        part[0],
         f"{part}: {rule}",
         "at best",
         published=published,
@@ -249,7 +241,6 @@ def _best(bench: Bench, part: str, links: Sequence[Link], measure: str, *, publi
 def _grows(bench: Bench, part: str, links: Sequence[Link], measure: str, said: str) -> Verdict:
     lines = {rule: bench.means(links, rule, measure) for rule in ("lbf", "rrb")}
     return sentence(
-        part[0],
         f"{part}: lbf, rrb",
         published=said,
         measured="; ".join(f"{rule} {', '.join(f'{value:.3g}' for value in line)}" for rule, line in lines.items()),
@@ -262,7 +253,6 @@ def _shrinks(bench: Bench, part: str, measure: str, said: str) -> Verdict:
     found = bench.reductions_pct(BY_RATE, measure, "lbf", "rrb")
     first = bool(found[0] >= found[1])
     return sentence(
-        part[0],
         f"{part}: lbf",
         published=said,
         measured=_each(BY_RATE, found),
@@ -275,7 +265,6 @@ def _levels_off(bench: Bench) -> Verdict:
     lines = {rule: bench.means(BY_QUEUES, rule, "max_backlog") for rule in ("lbf", "rrb")}
     steps = {rule: np.diff(line) for rule, line in lines.items()}
     return sentence(
-        "6",
         "6b: lbf, rrb",
         published="both first grow and then change little with the number of queues",
         measured="; ".join(f"{rule} {', '.join(f'{value:.0f}' for value in line)}" for rule, line in lines.items()),

@@ -13,10 +13,10 @@ from evenly.planning.model_files import shipped_models
 from evenly.planning.models import Models
 from evenly.planning.plan import PAIRS, Plan, highest_rate, plan, planned
 from evenly.planning.prediction import Assumptions
-from evenly.planning.rehearsal import Options, observed_rate
+from evenly.planning.rehearsal import RehearsalOptions, observed_rate
 
 MICRO = ("linear", "diamond", "star")
-APPLICATIONS = ("traffic", "finance", "grid")
+APPLICATION_DATAFLOWS = ("traffic", "finance", "grid")
 MICRO_RATES = (50, 100, 200)
 APPLICATION_RATES = (50, 100)
 FIXED = AZURE_D.take([("D3", 5)])
@@ -25,10 +25,11 @@ STEP = 10.0
 
 Pair = tuple[str, str]
 CASES = tuple((name, rate) for name in MICRO for rate in MICRO_RATES) + tuple(
-    (name, rate) for name in APPLICATIONS for rate in APPLICATION_RATES
+    (name, rate) for name in APPLICATION_DATAFLOWS for rate in APPLICATION_RATES
 )
-REHEARSED = len(CASES) * len(PAIRS) * 2
-"""Rehearsals of all pairs on all dataflows, with both kinds of routing."""
+FIXED_PLANS, REHEARSED_PLANS = "fixed", "rehearsed"
+REHEARSALS = {FIXED_PLANS: len(MICRO) * len(PAIRS), REHEARSED_PLANS: len(CASES) * len(PAIRS) * 2}
+"""Of all pairs: on five machines; on all dataflows, with both kinds of routing."""
 
 PUBLISHED = Assumptions(routing="slot-aware", lookup="nearest", contention="none")
 """The paper's prediction adds up what the slots carry, as if tuples went where they can be carried."""
@@ -48,10 +49,14 @@ class Bench:
     _fixed: dict[tuple[str, Pair], Plan] = field(default_factory=dict)
     _observed: dict[tuple[str, Pair, float | None, str], float] = field(default_factory=dict)
 
+    def count(self, plans: str) -> int:
+        """How many rehearsals there are of `FIXED_PLANS` or `REHEARSED_PLANS`."""
+        return REHEARSALS[plans]
+
     @property
-    def options(self) -> Options:
+    def options(self) -> RehearsalOptions:
         """How plans are rehearsed."""
-        return Options(seconds=self.seconds, seed=self.seed)
+        return RehearsalOptions(seconds=self.seconds, seed=self.seed)
 
     def plan(self, dataflow: str, pair: Pair, rate: float) -> Plan:
         """A plan on as many machines as it needs."""
@@ -91,11 +96,10 @@ class Bench:
                 self.progress(1)
         return self._observed[key]
 
-    def point(self, figure: str, one: Plan, x: float, **more: object) -> dict[str, object]:
+    def point(self, one: Plan, x: float, **more: object) -> dict[str, object]:
         """A plan as a point of a figure."""
         placement = one.placement
         return {
-            "figure": figure,
             "series": one.pair,
             "x": x,
             "dataflow": placement.allocation.dataflow.name,

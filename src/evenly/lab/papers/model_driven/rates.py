@@ -32,12 +32,7 @@ def figure_rates(bench: Bench) -> PaperFigure:
                 found[name].append(value)
             points.append(
                 bench.point(
-                    "rates",
-                    one,
-                    observed,
-                    predicted_rate=predicted,
-                    published_way_rate=one.prediction.rate,
-                    observed_rate=observed,
+                    one, observed, predicted_rate=predicted, published_way_rate=one.prediction.rate, observed_rate=observed
                 )
             )
         order = np.argsort(observed_by[name])
@@ -63,9 +58,8 @@ def figure_rates(bench: Bench) -> PaperFigure:
     good = {name: r_squared(predicted_by[name], observed_by[name]) for name in MICRO}
     bad = {name: r_squared(planned_by[name], observed_by[name]) for name in MICRO}
     verdicts = [
-        number("rates", "mba+dsm", "planned, linear", published=280.0, measured=dsm.rate, within_pct=0.0),
+        number("mba+dsm", "planned, linear", published=280.0, measured=dsm.rate, within_pct=0.0),
         number(
-            "rates",
             "mba+dsm",
             "predicted, linear",
             published=200.0,
@@ -74,23 +68,14 @@ def figure_rates(bench: Bench) -> PaperFigure:
             why=f"by nearest point, what 20 slots carry added up; {interpolated:.0f} by interpolation",
         ),
         sentence(
-            "rates",
             "mba+sam",
             published="blob's threads of linear in bundles of 50 on 9 slots and the rest on a partial slot",
             measured=", ".join(map(str, bundles)),
             holds=bundles[:9] == [50] * 9 and len(bundles) == 10 and bundles[9] < 50,
             why="the bundles that SAM places at the planned rate",
         ),
-        number(
-            "rates",
-            "mba+sam",
-            "predicted, linear",
-            published=280.0,
-            measured=linear["mba", "sam"].prediction.rate,
-            within_pct=2.0,
-        ),
+        number("mba+sam", "predicted, linear", published=280.0, measured=linear["mba", "sam"].prediction.rate, within_pct=2.0),
         sentence(
-            "rates",
             "all",
             published="the model predicts the rate better than the plan does, for all three dataflows",
             measured=", ".join(f"{name}: R² {good[name]:.3f} against {bad[name]:.3f}" for name in MICRO),
@@ -98,7 +83,6 @@ def figure_rates(bench: Bench) -> PaperFigure:
             why=SIMULATED,
         ),
         sentence(
-            "rates",
             "mba",
             published="MBA carries more than LSA on the same machines, whatever the mapping",
             measured=", ".join(f"{name}: at least {min(mba[name]):.0f} against at most {max(lsa[name]):.0f}" for name in MICRO),
@@ -106,7 +90,6 @@ def figure_rates(bench: Bench) -> PaperFigure:
             why=SIMULATED,
         ),
         sentence(
-            "rates",
             "mba+rsm",
             published="MBA+RSM carries more than MBA+SAM for linear and star",
             measured=", ".join(f"{name}: {mba[name][1]:.0f} and {mba[name][2]:.0f}" for name in ("linear", "star")),
@@ -140,7 +123,6 @@ def figure_usage(bench: Bench) -> PaperFigure:
                 mean_cpu[pair[0]].append(cpu)
                 points.append(
                     bench.point(
-                        "usage",
                         one,
                         place + 1,
                         predicted_cpu_pct=predicted[place].cpu_pct,
@@ -159,7 +141,6 @@ def figure_usage(bench: Bench) -> PaperFigure:
     lsa, mba = (float(np.mean(mean_cpu[name])) for name in ("lsa", "mba"))
     verdicts = [
         sentence(
-            "usage",
             part,
             published=f"{part} of every machine is predicted well for all three dataflows",
             measured=", ".join(f"{name}: R² {fit[part, name]:.3f}" for name in MICRO),
@@ -170,7 +151,6 @@ def figure_usage(bench: Bench) -> PaperFigure:
     ]
     verdicts.append(
         sentence(
-            "usage",
             "lsa",
             published="plans of LSA leave the machines idle: less cpu than plans of MBA",
             measured=f"{lsa:.0f} % on average against {mba:.0f} %",
@@ -194,7 +174,6 @@ def figure_latency(bench: Bench) -> PaperFigure:
             mean[name, one.pair] = run.completion_ms_mean
             points.append(
                 bench.point(
-                    "latency",
                     one,
                     rate,
                     completion_ms_mean=run.completion_ms_mean,
@@ -213,7 +192,6 @@ def figure_latency(bench: Bench) -> PaperFigure:
     by_flow = {name: float(np.median([mean[name, pair] for pair in pairs])) for name in MICRO}
     verdicts = [
         sentence(
-            "latency",
             "all",
             published="diamond takes least, then star, then linear",
             measured=", ".join(f"{name} {by_flow[name] / 1e3:.2f} s" for name in ("diamond", "star", "linear")),
@@ -221,7 +199,6 @@ def figure_latency(bench: Bench) -> PaperFigure:
             why=f"medians over the pairs; {SIMULATED}",
         ),
         sentence(
-            "latency",
             "all",
             published="mba+dsm < lsa+dsm, mba+rsm < lsa+rsm < mba+sam",
             measured=", ".join(f"{pair} {value / 1e3:.2f} s" for pair, value in by_pair.items()),
@@ -247,9 +224,7 @@ def figure_rehearsed(bench: Bench) -> PaperFigure:
                 told.append(bench.predicted(one, assumed))
                 seen.append(bench.observed(name, pair, assumed, rate=float(rate)))
                 points.append(
-                    bench.point(
-                        "rehearsed", one, seen[-1], routing=assumed.routing, predicted_rate=told[-1], observed_rate=seen[-1]
-                    )
+                    bench.point(one, seen[-1], routing=assumed.routing, predicted_rate=told[-1], observed_rate=seen[-1])
                 )
         order = np.argsort(seen)
         panels.append(
@@ -263,7 +238,6 @@ def figure_rehearsed(bench: Bench) -> PaperFigure:
         fit = r_squared(told, seen)
         verdicts.append(
             sentence(
-                "rehearsed",
                 assumed.routing,
                 published="ours: R² of predicted against observed rates of at least 0.95",
                 measured=f"R² {fit:.4f} over {len(told)} plans",
@@ -289,7 +263,6 @@ def _held(bench: Bench) -> Verdict:
     }
     lost = [f"{name} at {rate}" for (name, rate), stable in runs.items() if not stable]
     return sentence(
-        "rehearsed",
         "mba+sam",
         published="ours: with slot-aware routing MBA+SAM holds the planned rate in every case",
         measured=f"{len(runs) - len(lost)} of {len(runs)} cases" + (f", not {', '.join(lost)}" if lost else ""),
@@ -305,14 +278,13 @@ def figure_scale(bench: Bench) -> PaperFigure:
     found = plan(flow, bench.models, 712.0, assumptions=PUBLISHED)
     seconds = perf_counter() - started
     verdict = sentence(
-        "scale",
         "mba+sam",
         published="ours: 1,000 operators on 10,000 slots are planned in under 5 s",
         measured=f"{len(flow.operators) - 2:,} operators on {found.placement.slots:,} slots in {seconds:.1f} s",
         holds=seconds < 5.0,
         why="one run on this machine",
     )
-    point = bench.point("scale", found, 1_000, seconds=seconds)
+    point = bench.point(found, 1_000, seconds=seconds)
     return PaperFigure("scale", "A large dataflow", (), [point], [verdict.row()])
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from evenly.dataflow.files import shipped_dataflow
-from evenly.lab.papers.model_driven.bench import APPLICATION_RATES, APPLICATIONS, MICRO, MICRO_RATES, Bench
+from evenly.lab.papers.model_driven.bench import APPLICATION_DATAFLOWS, APPLICATION_RATES, MICRO, MICRO_RATES, Bench
 from evenly.lab.papers.verdicts import Verdict, number, sentence
 from evenly.planning.mapping.base import Placed
 from evenly.planning.plan import Plan
@@ -41,7 +41,6 @@ def figure_models(bench: Bench) -> PaperFigure:
         )
         points += [
             {
-                "figure": "models",
                 "series": name,
                 "x": one.threads,
                 "threads": one.threads,
@@ -54,15 +53,11 @@ def figure_models(bench: Bench) -> PaperFigure:
         ]
     best_threads = {name: bench.models[name].best.threads for name in OPERATORS}
     verdicts = [
-        number(
-            "models", name, "threads at the peak", published=float(threads), measured=float(best_threads[name]), within_pct=0.0
-        )
+        number(name, "threads at the peak", published=float(threads), measured=float(best_threads[name]), within_pct=0.0)
         for name, threads in (("xml_parse", 1), ("pi", 2), ("batch_file_write", 1), ("azure_blob", 50), ("azure_table", 60))
     ]
     verdicts.append(
-        number(
-            "models", "azure_table", "2 threads", published=5.0, measured=bench.models["azure_table"].at(2).rate, within_pct=0.0
-        )
+        number("azure_table", "2 threads", published=5.0, measured=bench.models["azure_table"].at(2).rate, within_pct=0.0)
     )
     title = "Performance models: the points of the authors' scripts"
     return PaperFigure("models", title, panels, points, [one.row() for one in verdicts], columns=3)
@@ -77,7 +72,6 @@ def figure_micro(bench: Bench) -> PaperFigure:
     )
     verdicts += [
         sentence(
-            "slots-micro",
             "mba+sam",
             published="LSA allocates more slots than MBA in all cases",
             measured=f"{sum(lsa[case] > mba[case] for case in lsa)} of 9 cases",
@@ -85,7 +79,6 @@ def figure_micro(bench: Bench) -> PaperFigure:
             why="slots of LSA+RSM and MBA+SAM are compared",
         ),
         sentence(
-            "slots-micro",
             "lsa+rsm",
             published="about 7 slots at 50 tuples/s for all three",
             measured=", ".join(str(lsa[name, 50]) for name in MICRO),
@@ -93,7 +86,6 @@ def figure_micro(bench: Bench) -> PaperFigure:
             why="6 to 8 slots are taken as about 7",
         ),
         sentence(
-            "slots-micro",
             "mba+sam",
             published="ours: MBA+SAM takes at most 60 % of LSA+RSM's slots over the nine cases",
             measured=f"{sum(mba.values())} of {sum(lsa.values())} slots: {100 * sum(mba.values()) / sum(lsa.values()):.1f} %; "
@@ -104,7 +96,6 @@ def figure_micro(bench: Bench) -> PaperFigure:
         ),
         *(
             number(
-                "slots-micro",
                 name,
                 "operators on the critical path",
                 published=float(count),
@@ -120,13 +111,12 @@ def figure_micro(bench: Bench) -> PaperFigure:
 def figure_applications(bench: Bench) -> PaperFigure:
     """Slots of LSA with RSM and MBA with SAM for the application dataflows."""
     lsa, mba = (
-        {(name, rate): bench.plan(name, pair, rate).placement for name in APPLICATIONS for rate in APPLICATION_RATES}
+        {(name, rate): bench.plan(name, pair, rate).placement for name in APPLICATION_DATAFLOWS for rate in APPLICATION_RATES}
         for pair in (LSA_RSM, MBA_SAM)
     )
     fewer = {case: lsa[case].slots - mba[case].slots for case in lsa}
     verdicts = [
         number(
-            "slots-applications",
             "lsa+rsm",
             "most slots at 100",
             published=65.0,
@@ -136,7 +126,6 @@ def figure_applications(bench: Bench) -> PaperFigure:
         ),
         *(
             number(
-                "slots-applications",
                 "finance",
                 f"slots saved at {rate}",
                 published=float(saved),
@@ -147,16 +136,16 @@ def figure_applications(bench: Bench) -> PaperFigure:
             for rate, saved in ((50, 3), (100, 5))
         ),
         sentence(
-            "slots-applications",
             "mba+sam",
             published="MBA+SAM takes fewer slots for all, the least saving for finance",
             measured=", ".join(f"{name} {rate}: {lsa[name, rate].slots} and {mba[name, rate].slots}" for name, rate in lsa),
             holds=all(saved > 0 for saved in fewer.values())
-            and all(fewer["finance", rate] == min(fewer[name, rate] for name in APPLICATIONS) for rate in APPLICATION_RATES),
+            and all(
+                fewer["finance", rate] == min(fewer[name, rate] for name in APPLICATION_DATAFLOWS) for rate in APPLICATION_RATES
+            ),
             why=SYNTHETIC,
         ),
         sentence(
-            "slots-applications",
             "lsa+rsm",
             published="over twice the slots for traffic and grid",
             measured=", ".join(f"{name} {rate}: {lsa[name, rate].slots / mba[name, rate].slots:.2f}" for name, rate in lsa),
@@ -164,7 +153,6 @@ def figure_applications(bench: Bench) -> PaperFigure:
             why=SYNTHETIC,
         ),
         sentence(
-            "slots-applications",
             "rsm",
             published="RSM needs extra slots for all application dataflows",
             measured=", ".join(f"{name} {rate}: {one.extra_slots}" for (name, rate), one in lsa.items()),
@@ -172,7 +160,6 @@ def figure_applications(bench: Bench) -> PaperFigure:
             why=SYNTHETIC,
         ),
         sentence(
-            "slots-applications",
             "sam",
             published="SAM needs an extra slot only for grid at 50",
             measured=", ".join(f"{name} {rate}: {one.extra_slots}" for (name, rate), one in mba.items()),
@@ -181,7 +168,7 @@ def figure_applications(bench: Bench) -> PaperFigure:
         ),
     ]
     title = "Slots for the application dataflows"
-    return _slots_figure(bench, "slots-applications", title, APPLICATIONS, APPLICATION_RATES, verdicts)
+    return _slots_figure(bench, "slots-applications", title, APPLICATION_DATAFLOWS, APPLICATION_RATES, verdicts)
 
 
 def _slots_figure(
@@ -195,7 +182,7 @@ def _slots_figure(
             plans = [bench.plan(name, pair, rate) for rate in rates]
             curves.append(Curve("+".join(pair), rates, [one.placement.slots for one in plans]))
             curves.append(Curve(pair[0], rates, [one.placement.allocation.slots for one in plans]))
-            points += [bench.point(figure, one, one.rate, allocated_slots=one.placement.allocation.slots) for one in plans]
+            points += [bench.point(one, one.rate, allocated_slots=one.placement.allocation.slots) for one in plans]
         panels.append(Curves(name, "tuples/s", "slots", curves))
     return PaperFigure(figure, title, panels, points, [one.row() for one in verdicts], columns=3)
 
@@ -209,7 +196,6 @@ def _linear_counts(bench: Bench) -> list[Verdict]:
             found = placement.slots if "+" in series else placement.allocation.slots
             verdicts.append(
                 number(
-                    "slots-micro",
                     series,
                     f"linear at {rate}",
                     published=float(published),
@@ -240,12 +226,11 @@ def _blob_and_table(bench: Bench) -> list[Verdict]:
         ("mba", "threads of table in diamond at 100", 160, sum(bundles)),
     ]
     verdicts = [
-        number("slots-micro", series, what, published=float(published), measured=float(found), within_pct=0.1)
+        number(series, what, published=float(published), measured=float(found), within_pct=0.1)
         for series, what, published, found in checks
     ]
     verdicts += [
         sentence(
-            "slots-micro",
             "sam",
             published="table in diamond at 100: two full bundles of 60 threads and one of 40",
             measured=", ".join(map(str, bundles)),
@@ -253,7 +238,6 @@ def _blob_and_table(bench: Bench) -> list[Verdict]:
             why="the bundles that SAM places",
         ),
         sentence(
-            "slots-micro",
             "sam",
             published="plain shuffle sends the full slots 37.5 and the partial 25, where 40 and 20 were planned",
             measured=", ".join(f"{100.0 * threads / sum(bundles):.1f}" for threads in bundles),
@@ -261,7 +245,6 @@ def _blob_and_table(bench: Bench) -> list[Verdict]:
             why="equal shares a thread of 100 tuples/s",
         ),
         number(
-            "slots-micro",
             "lsa",
             "threads of table in diamond at 50",
             published=18.0,
@@ -279,7 +262,6 @@ def _table_by_rsm(half: Plan, table: list[Placed], bench: Bench) -> Verdict:
     spread = sorted((one.threads for one in table), reverse=True)
     carried = sum(model.at(threads, lookup="nearest").rate for threads in spread)
     return sentence(
-        "slots-micro",
         "lsa+rsm",
         published="RSM puts table's threads of diamond at 50 as 9, 2, 2, 2, 2, which carry 30 tuples/s",
         measured=f"{', '.join(map(str, spread))}, which carry {carried:.0f}",
@@ -296,25 +278,11 @@ def _extras(bench: Bench) -> list[Verdict]:
     said = ", ".join(f"{name} {rate}: {count}" for (name, rate), count in rsm.items() if count)
     why = "counts hang on the order among machines of equal distance and on source and sink, which are not published"
     return [
+        number("rsm", "extra slots of linear at 200", published=3.0, measured=float(rsm["linear", 200]), within_pct=0.0),
         number(
-            "slots-micro",
-            "rsm",
-            "extra slots of linear at 200",
-            published=3.0,
-            measured=float(rsm["linear", 200]),
-            within_pct=0.0,
+            "rsm", "extra slots of diamond at 50", published=1.0, measured=float(rsm["diamond", 50]), within_pct=0.0, why=why
         ),
         number(
-            "slots-micro",
-            "rsm",
-            "extra slots of diamond at 50",
-            published=1.0,
-            measured=float(rsm["diamond", 50]),
-            within_pct=0.0,
-            why=why,
-        ),
-        number(
-            "slots-micro",
             "rsm",
             "cases of 9 with extra slots",
             published=6.0,
@@ -323,7 +291,6 @@ def _extras(bench: Bench) -> list[Verdict]:
             why=f"{said}; {why}",
         ),
         sentence(
-            "slots-micro",
             "sam",
             published="SAM needs 1 extra slot for linear at 50, and none else",
             measured=", ".join(f"{name} {rate}: {count}" for (name, rate), count in sam.items() if count) or "none at all",

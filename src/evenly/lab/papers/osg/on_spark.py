@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
 import numpy as np
 
-from evenly.lab.papers.osg.paper import CITATION, TITLE, at_every_k
+from evenly.lab.papers.osg import paper
+from evenly.lab.papers.osg.paper import at_every_k
 from evenly.lab.papers.posg.bench import EVENLY, ROUND_ROBIN
 from evenly.lab.papers.posg.spark_bench import SparkBench
-from evenly.lab.papers.posg.spark_figures import FOOTNOTE, Experiment, by_instances, chosen_of, described, work_of
-from evenly.lab.papers.verdicts import reached, sentence
+from evenly.lab.papers.posg.spark_figures import EACH, FOOTNOTE, by_instances, rows_run
+from evenly.lab.papers.publication import Experiment, Publication
+from evenly.lab.papers.verdicts import at_least, sentence
 from evenly.report.figures import PaperFigure
 
-__all__ = ["CITATION", "EACH", "FIGURES", "FOOTNOTE", "TITLE", "chosen", "work"]
-
-EACH = "micro-batches a point"
 INSTANCES = tuple(range(1, 11))
 WITHIN_PCT = 5.0
 
@@ -25,27 +22,17 @@ def figure_2(bench: SparkBench) -> PaperFigure:
     found = [bench.measure("reach", k) for k in INSTANCES]
     gains = np.array([one.gain(EVENLY) for one in found])[1:]
     apart = sum(bool(one.completion_ms[EVENLY].max() <= one.completion_ms[ROUND_ROBIN].min()) for one in found)
-    why = described(bench, "reach")
+    why = rows_run(bench, "reach")
     verdicts = [
-        reached(
-            "2",
-            EVENLY,
-            "mean over k = 2 to 10",
-            published=1.5,
-            measured=float(gains.mean()),
-            within_pct=WITHIN_PCT,
-            why=why,
-        ),
+        at_least(EVENLY, "mean over k = 2 to 10", published=1.5, measured=float(gains.mean()), within_pct=WITHIN_PCT, why=why),
         sentence(
-            "2",
             EVENLY,
             published="S_L is at least 1.05 at every k",
             measured=f"least {gains.min():.2f}",
             holds=bool(gains.min() >= 1.05),
             why="over k = 2 to 10",
         ),
-        reached(
-            "2",
+        at_least(
             EVENLY,
             "most over k",
             published=3.4,
@@ -59,6 +46,14 @@ def figure_2(bench: SparkBench) -> PaperFigure:
     return by_instances(bench, "2", title, "reach", INSTANCES, verdicts)
 
 
-FIGURES: dict[str, Experiment] = {"2": Experiment(figure_2, lambda bench: 1 + len(INSTANCES) * bench.runs)}
-chosen: Callable[[Sequence[str]], list[str]] = chosen_of(FIGURES)
-work: Callable[[Sequence[str], SparkBench], int] = work_of(FIGURES)
+PAPER = Publication[SparkBench](
+    name="osg",
+    title=paper.PAPER.title,
+    citation=paper.PAPER.citation,
+    each=EACH,
+    footnote=FOOTNOTE,
+    figures={
+        "2": Experiment(figure_2, own=lambda bench: 1 + len(INSTANCES) * bench.runs),
+    },
+    on_spark=True,
+)

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from itertools import chain
 
 import numpy as np
 
 from evenly.kernels.types import F64
 from evenly.lab.papers.posg.bench import EVENLY, NEAREST, READINGS, ROUND_ROBIN, Bench, others
-from evenly.lab.papers.posg.paper import Experiment, chosen_of, work_of
 from evenly.lab.papers.posg.recorded import Reach, reach
 from evenly.lab.papers.posg.settings import Synthetic
+from evenly.lab.papers.publication import Experiment, Publication
 from evenly.lab.papers.verdicts import Verdict, number, sentence
 from evenly.report.figures import Curves, PaperFigure
-
-TITLE = "Online Shuffle Grouping: load balancing of stateless operators (OSG)"
-CITATION = "Rivetti, Anceaume, Busnel, Querzoni, Sericola: AlgoTel 2017; the full paper is Middleware 2016"
-EACH = "streams a point (10 of recorded ones)"
-FOOTNOTE = (
-    "S_L is the mean completion time of round-robin over that of the series. The series are those of `evenly paper posg`: "
-    "OSG is POSG under another name. Figure 1 is a drawing; figure 2 was measured on the authors' cluster, and is simulated "
-    "here."
-)
 
 INSTANCES = tuple(range(2, 11))
 BY_INSTANCES = tuple(Reach(k) for k in INSTANCES)
@@ -48,7 +39,6 @@ def figure_2(bench: Bench) -> PaperFigure:
     )
     verdicts = [
         number(
-            "2",
             NEAREST,
             "mean over k",
             published=1.5,
@@ -57,7 +47,6 @@ def figure_2(bench: Bench) -> PaperFigure:
             why=f"{stream}; at k = 5: {others(five)}",
         ),
         sentence(
-            "2",
             NEAREST,
             published="S_L is at least 1.05 at every k",
             measured=f"least {gains.min():.2f}; {EVENLY}: {ours.min():.2f}",
@@ -65,7 +54,6 @@ def figure_2(bench: Bench) -> PaperFigure:
             why=stream,
         ),
         number(
-            "2",
             NEAREST,
             "most over k",
             published=3.4,
@@ -77,7 +65,6 @@ def figure_2(bench: Bench) -> PaperFigure:
             NEAREST, gains, apart, of=len(INSTANCES), why=f"over {bench.count(BY_INSTANCES[0])} orders of the same tuples"
         ),
         sentence(
-            "2",
             NEAREST,
             published="a few thousand messages on 2,114,269 tuples",
             measured=f"{asked:,.0f} on {tuples:,}: {asked / tuples * 2_114_269:,.0f} on as many",
@@ -90,7 +77,7 @@ def figure_2(bench: Bench) -> PaperFigure:
         Curves(reach().name, "instances k", "mean completion time, ms", bench.completion_curves(x, BY_INSTANCES), log_y=True),
         Curves("Against round-robin", "instances k", "S_L", bench.gain_curves(x, BY_INSTANCES)),
     ]
-    points = [point for k, setting in zip(INSTANCES, BY_INSTANCES, strict=True) for point in bench.points("2", k, setting)]
+    points = [point for k, setting in zip(INSTANCES, BY_INSTANCES, strict=True) for point in bench.points(k, setting)]
     title = "Reach at depth 3: completion time over the number of instances"
     return PaperFigure("2", title, panels, points, [verdict.row() for verdict in verdicts], columns=1)
 
@@ -99,7 +86,6 @@ def at_every_k(series: str, gains: F64, apart: int, *, of: int, why: str) -> tup
     """What the paper says of every k: `gains` for k = 2 to 10; `apart` counts the k, of so many, whose means do not overlap."""
     return (
         sentence(
-            "2",
             series,
             published="OSG has a smaller mean completion time at every k",
             measured=", ".join(f"{gain:.2f}" for gain in gains) + " (S_L, k = 2 to 10)",
@@ -107,7 +93,6 @@ def at_every_k(series: str, gains: F64, apart: int, *, of: int, why: str) -> tup
             why="S_L must be above 1",
         ),
         sentence(
-            "2",
             series,
             published="at most k the largest mean of OSG is at most the smallest of round-robin",
             measured=f"at {apart} of {of} k",
@@ -132,14 +117,13 @@ def table_schedulers(bench: Bench) -> PaperFigure:
         {**point, "schedulers": setting.schedulers}
         for load, settings in BY_SCHEDULERS.items()
         for setting in settings
-        for point in bench.points("table-schedulers", f"{setting.schedulers} at {load:g} %", setting, PARALLEL_SERIES)
+        for point in bench.points(f"{setting.schedulers} at {load:g} %", setting, PARALLEL_SERIES)
     ]
     verdicts = []
     for name in (NEAREST, EVENLY):
         worse = [f"{count} at {load:g} %" for (load, count), one in found.items() if one.gain(name) <= 1.0]
         verdicts.append(
             sentence(
-                "table-schedulers",
                 name,
                 published="with parallel schedulers too OSG does better than round-robin",
                 measured="S_L above 1 everywhere" if not worse else f"not with {', '.join(worse)}",
@@ -153,17 +137,19 @@ def table_schedulers(bench: Bench) -> PaperFigure:
     return PaperFigure("table-schedulers", title, points=points, verdicts=[v.row() for v in verdicts], table=table)
 
 
-FIGURES: dict[str, Experiment] = {
-    "2": Experiment(figure_2, BY_INSTANCES),
-    "table-schedulers": Experiment(table_schedulers, tuple(setting for part in BY_SCHEDULERS.values() for setting in part)),
-}
-
-
-def chosen(figures: Sequence[str]) -> list[str]:
-    """The figures of these names, all if none is named."""
-    return chosen_of(FIGURES, figures)
-
-
-def work(figures: Sequence[str], runs: int) -> int:
-    """How many runs the figures need."""
-    return work_of([FIGURES[name] for name in figures], runs)
+_FOOTNOTE = (
+    "S_L is the mean completion time of round-robin over that of the series. The series are those of `evenly paper posg`: "
+    "OSG is POSG under another name. Figure 1 is a drawing; figure 2 was measured on the authors' cluster, and is simulated "
+    "here."
+)
+PAPER = Publication[Bench](
+    name="osg",
+    title="Online Shuffle Grouping: load balancing of stateless operators (OSG)",
+    citation="Rivetti, Anceaume, Busnel, Querzoni, Sericola: AlgoTel 2017; the full paper is Middleware 2016",
+    each="streams a point (10 of recorded ones)",
+    footnote=_FOOTNOTE,
+    figures={
+        "2": Experiment(figure_2, BY_INSTANCES),
+        "table-schedulers": Experiment(table_schedulers, tuple(chain(*BY_SCHEDULERS.values()))),
+    },
+)

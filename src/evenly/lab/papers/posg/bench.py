@@ -12,6 +12,7 @@ import numpy as np
 
 from evenly.costs.base import ShuffleGrouping
 from evenly.kernels.types import F64
+from evenly.lab.papers.publication import RunsBench
 from evenly.lab.rivals.shuffle.full_knowledge import FullKnowledge
 from evenly.lab.rivals.shuffle.least_work import LeastWork
 from evenly.lab.rivals.shuffle.round_robin import RoundRobin
@@ -32,7 +33,7 @@ Result = TypeVar("Result")
 SERIES = (ROUND_ROBIN, *READINGS, EVENLY, LATE, FullKnowledge.name, LeastWork.name)
 
 
-class Setting(Protocol):
+class StreamSetting(Protocol):
     """A stream with its instances, at one point of a figure. Settings are compared by value."""
 
     @property
@@ -80,8 +81,25 @@ class Measured:
         values = self.speedup(series)
         return float(values.std(ddof=1) / np.sqrt(values.size)) if values.size > 1 else 0.0
 
+    def row(self, series: str) -> dict[str, object]:
+        """A series as a flat object."""
+        completion_ms, speedup = self.completion_ms[series], self.speedup(series)
+        return {
+            "series": series,
+            "grouping": series,
+            "completion_ms_mean": float(completion_ms.mean()),
+            "completion_ms_min": float(completion_ms.min()),
+            "completion_ms_max": float(completion_ms.max()),
+            "completion_ms_p99": float(self.p99_ms[series].mean()),
+            "speedup_mean": self.gain(series),
+            "speedup_se": self.error(series),
+            "speedup_min": float(speedup.min()),
+            "speedup_max": float(speedup.max()),
+            "messages": float(self.messages[series].mean()),
+        }
 
-def made(series: str, setting: Setting, seed: int, late: int = 0) -> ShuffleGrouping:
+
+def made(series: str, setting: StreamSetting, seed: int, late: int = 0) -> ShuffleGrouping:
     """The grouping of a series; `late` is the number of tuples that reading C sent round-robin."""
     if series == LATE:
         return LeastWork(setting.instances, cost_ms=np.asarray, warm_up=late)
@@ -89,20 +107,16 @@ def made(series: str, setting: Setting, seed: int, late: int = 0) -> ShuffleGrou
 
 
 @dataclass(eq=False)
-class Bench:
+class Bench(RunsBench):
     """Runs settings and keeps their results. `progress` hears of every run that is done."""
 
-    runs: int
-    seed: int = 0
-    workers: int | None = None
-    progress: Callable[[int], None] | None = None
-    _done: dict[tuple[Setting, Sequence[str]], Measured] = field(default_factory=dict)
+    _done: dict[tuple[StreamSetting, Sequence[str]], Measured] = field(default_factory=dict)
 
-    def count(self, setting: Setting) -> int:
+    def count(self, setting: StreamSetting) -> int:
         """How many runs a setting gets."""
         return min(self.runs, setting.most_runs)
 
-    def measure(self, setting: Setting, series: tuple[str, ...] = SERIES) -> Measured:
+    def measure(self, setting: StreamSetting, series: tuple[str, ...] = SERIES) -> Measured:
         """The runs of a setting, made now or before."""
         if (setting, series) not in self._done:
             found = np.array(self.each(setting, lambda stage, seed: _measure(stage, setting, series, seed)))
@@ -110,7 +124,7 @@ class Bench:
             self._done[setting, series] = Measured(*columns)
         return self._done[setting, series]
 
-    def each(self, setting: Setting, of: Callable[[Stage, int], Result]) -> list[Result]:
+    def each(self, setting: StreamSetting, of: Callable[[Stage, int], Result]) -> list[Result]:
         """What `of` gives for every stream and its seed, in the order of runs, whatever the number of workers."""
 
         def one(number: int) -> Result:
@@ -122,42 +136,30 @@ class Bench:
             try:
                 for result in pool.map(one, range(self.count(setting))):
                     results.append(result)
-                    if self.progress is not None:
-                        self.progress(1)
+                    self.advance()
             except BaseException:
                 pool.shutdown(cancel_futures=True)
                 raise
         return results
 
-    def points(
-        self, figure: str, x: float | str, setting: Setting, series: tuple[str, ...] = SERIES
-    ) -> list[dict[str, object]]:
+    def points(self, x: float | str, setting: StreamSetting, series: tuple[str, ...] = SERIES) -> list[dict[str, object]]:
         """Every series at one setting, as flat objects."""
         found = self.measure(setting, series)
         return [
             {
-                "figure": figure,
-                "series": name,
                 "x": x,
                 "stream": setting.stream,
-                "grouping": name,
                 "instances": setting.instances,
                 "runs": self.count(setting),
-                "completion_ms_mean": float(found.completion_ms[name].mean()),
-                "completion_ms_min": float(found.completion_ms[name].min()),
-                "completion_ms_max": float(found.completion_ms[name].max()),
-                "completion_ms_p99": float(found.p99_ms[name].mean()),
-                "speedup_mean": found.gain(name),
-                "speedup_se": found.error(name),
-                "speedup_min": float(found.speedup(name).min()),
-                "speedup_max": float(found.speedup(name).max()),
-                "messages": float(found.messages[name].mean()),
+                **found.row(name),
                 "memory_bytes": made(name, setting, 0).memory_bytes,
             }
             for name in series
         ]
 
-    def completion_curves(self, x: Sequence[float], settings: Sequence[Setting], series: Sequence[str] = SERIES) -> list[Curve]:
+    def completion_curves(
+        self, x: Sequence[float], settings: Sequence[StreamSetting], series: Sequence[str] = SERIES
+    ) -> list[Curve]:
         """Mean completion time over the settings, and the worst run's of the series that the paper shows, and of ours."""
         found = [self.measure(setting) for setting in settings]
         return [
@@ -166,7 +168,9 @@ class Bench:
             for of in (("mean", "max") if name in {ROUND_ROBIN, NEAREST, EVENLY} else ("mean",))
         ]
 
-    def gain_curves(self, x: Sequence[float], settings: Sequence[Setting], series: Sequence[str] = SERIES[1:]) -> list[Curve]:
+    def gain_curves(
+        self, x: Sequence[float], settings: Sequence[StreamSetting], series: Sequence[str] = SERIES[1:]
+    ) -> list[Curve]:
         """Mean S_L over the settings, and the least run's of the paper's and of ours."""
         found = [self.measure(setting) for setting in settings]
         return [
@@ -176,7 +180,7 @@ class Bench:
         ]
 
 
-def _measure(stage: Stage, setting: Setting, series: tuple[str, ...], seed: int) -> F64:
+def _measure(stage: Stage, setting: StreamSetting, series: tuple[str, ...], seed: int) -> F64:
     out = np.zeros((len(series), 4))
     late = 0
     for row, name in enumerate(series):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from evenly.kernels.types import F64
-from evenly.lab.papers.posg.bench import EVENLY, LATE, NEAREST, READINGS, ROUND_ROBIN, Bench, Measured, Setting, others
-from evenly.lab.papers.posg.settings import Synthetic, columns_of
+from evenly.lab.papers.posg.bench import EVENLY, LATE, NEAREST, READINGS, ROUND_ROBIN, Bench, Measured, StreamSetting, others
+from evenly.lab.papers.posg.settings import Synthetic, matrix_columns
 from evenly.lab.papers.verdicts import Verdict, number, sentence
 from evenly.report.figures import Curves, PaperFigure
 
@@ -25,11 +25,11 @@ BY_LOAD = tuple(Synthetic(provisioned_pct=load) for load in LOADS)
 BY_MOST = tuple(Synthetic(most_ms=most) for most in MOST_MS)
 BY_VALUES = tuple(Synthetic(values=values) for values in VALUES)
 BY_INSTANCES = tuple(Synthetic(instances=k) for k in INSTANCES)
-BY_EPSILON = tuple(Synthetic(columns=columns_of(epsilon)) for epsilon in EPSILONS)
+BY_EPSILON = tuple(Synthetic(columns=matrix_columns(epsilon)) for epsilon in EPSILONS)
 
 
-def _points(bench: Bench, figure: str, x: tuple[float, ...], settings: tuple[Setting, ...]) -> list[dict[str, object]]:
-    return [point for at, setting in zip(x, settings, strict=True) for point in bench.points(figure, at, setting)]
+def _points(bench: Bench, x: tuple[float, ...], settings: tuple[StreamSetting, ...]) -> list[dict[str, object]]:
+    return [point for at, setting in zip(x, settings, strict=True) for point in bench.points(at, setting)]
 
 
 def _gains(found: list[Measured], series: str) -> F64:
@@ -41,7 +41,7 @@ def _figure(
     name: str,
     title: str,
     x: tuple[float, ...],
-    settings: tuple[Setting, ...],
+    settings: tuple[StreamSetting, ...],
     verdicts: list[Verdict],
     *,
     x_label: str,
@@ -52,9 +52,7 @@ def _figure(
         Curves("Completion time", x_label, "mean completion time, ms", bench.completion_curves(x, settings), log_x=log_x),
         Curves("Against round-robin", x_label, "S_L", bench.gain_curves(x, settings), log_x=log_x),
     ]
-    return PaperFigure(
-        name, title, panels, _points(bench, name, x, settings), [verdict.row() for verdict in verdicts], columns=1
-    )
+    return PaperFigure(name, title, panels, _points(bench, x, settings), [verdict.row() for verdict in verdicts], columns=1)
 
 
 def figure_4(bench: Bench) -> PaperFigure:
@@ -69,7 +67,6 @@ def figure_4(bench: Bench) -> PaperFigure:
     matches = by[2.5].completion_ms[NEAREST].mean() / by[2.5].completion_ms["full-knowledge"].mean()
     verdicts = [
         number(
-            "4",
             NEAREST,
             "uniform and zipf-0.5",
             published=1.06,
@@ -79,7 +76,6 @@ def figure_4(bench: Bench) -> PaperFigure:
             why=f"uniform: {others(even[0])}",
         ),
         number(
-            "4",
             NEAREST,
             "zipf-1.0",
             published=1.25,
@@ -90,7 +86,6 @@ def figure_4(bench: Bench) -> PaperFigure:
             f"off long after: even exact costs from that moment on ({LATE}) gain {by[1.0].gain(LATE):.2f} only",
         ),
         sentence(
-            "4",
             NEAREST,
             published="POSG always does better than round-robin",
             measured=f"mean S_L from {gain.min():.2f} to {gain.max():.2f}; reading A, the text, from "
@@ -99,7 +94,6 @@ def figure_4(bench: Bench) -> PaperFigure:
             why="the mean S_L must be above 1 with every distribution",
         ),
         sentence(
-            "4",
             "full-knowledge",
             published="full knowledge always does better than POSG",
             measured=f"mean S_L from {full.min():.2f} to {full.max():.2f}",
@@ -107,7 +101,6 @@ def figure_4(bench: Bench) -> PaperFigure:
             why="the mean S_L must be above that of POSG with every distribution",
         ),
         sentence(
-            "4",
             NEAREST,
             x="zipf-1.5",
             published="POSG's largest mean completion time is below round-robin's smallest",
@@ -117,7 +110,6 @@ def figure_4(bench: Bench) -> PaperFigure:
             "their costs that not even full knowledge does it",
         ),
         sentence(
-            "4",
             NEAREST,
             x="zipf-2.5",
             published="from zipf-2.5 on POSG matches full knowledge",
@@ -140,7 +132,6 @@ def figure_5(bench: Bench) -> PaperFigure:
     short = max(by[load].gain(NEAREST) for load in (95.0, 98.0))
     verdicts = [
         number(
-            "5",
             NEAREST,
             102.0,
             published=1.26,
@@ -150,7 +141,6 @@ def figure_5(bench: Bench) -> PaperFigure:
             why=others(by[102.0]),
         ),
         sentence(
-            "5",
             NEAREST,
             published="the peak is at 102 %",
             measured=f"at {peak:g} %: {by[peak].gain(NEAREST):.2f}",
@@ -158,7 +148,6 @@ def figure_5(bench: Bench) -> PaperFigure:
             why="of the loads that are run",
         ),
         sentence(
-            "5",
             NEAREST,
             x="100 to 109 %",
             published="S_L is at least 1.15",
@@ -167,7 +156,6 @@ def figure_5(bench: Bench) -> PaperFigure:
             why="at each load that is run, two standard errors allowed",
         ),
         number(
-            "5",
             NEAREST,
             115.0,
             published=1.07,
@@ -177,7 +165,6 @@ def figure_5(bench: Bench) -> PaperFigure:
             why=others(by[115.0]),
         ),
         sentence(
-            "5",
             NEAREST,
             x="95 to 98 %",
             published="an undersized system gains little",
@@ -197,7 +184,6 @@ def figure_6(bench: Bench) -> PaperFigure:
     completion = [float(one.completion_ms[NEAREST].mean()) for one in found]
     verdicts = [
         number(
-            "6",
             NEAREST,
             "mean over w_max",
             published=1.19,
@@ -207,7 +193,6 @@ def figure_6(bench: Bench) -> PaperFigure:
             why=f"at 64 ms: {others(found[MOST_MS.index(64.0)])}",
         ),
         sentence(
-            "6",
             NEAREST,
             published="completion time grows with w_max",
             measured=", ".join(f"{value:,.0f}" for value in completion) + " ms",
@@ -215,7 +200,6 @@ def figure_6(bench: Bench) -> PaperFigure:
             why="the mean at each w_max must be above that before",
         ),
         sentence(
-            "6",
             NEAREST,
             published="the gain only slightly improves with w_max",
             measured=f"from {gains[0]:.3f} to {gains[-1]:.3f}",
@@ -236,7 +220,6 @@ def figure_7(bench: Bench) -> PaperFigure:
     many = mean[VALUES.index(16) :]
     verdicts = [
         number(
-            "7",
             NEAREST,
             "mean over w_n",
             published=1.19,
@@ -246,7 +229,6 @@ def figure_7(bench: Bench) -> PaperFigure:
             why=f"at 64 values: {others(found[-1])}",
         ),
         sentence(
-            "7",
             ROUND_ROBIN,
             published="completion time and its variance fall as w_n grows",
             measured=f"from {mean[0]:,.0f} ± {spread[0]:,.0f} to {mean[-1]:,.0f} ± {spread[-1]:,.0f} ms",
@@ -254,7 +236,6 @@ def figure_7(bench: Bench) -> PaperFigure:
             why="the mean must fall from each w_n to the next up to 16, and the deviation from 2 to 64",
         ),
         sentence(
-            "7",
             ROUND_ROBIN,
             published="from 16 values on little changes",
             measured=f"{many.min():,.0f} to {many.max():,.0f} ms",
@@ -262,7 +243,6 @@ def figure_7(bench: Bench) -> PaperFigure:
             why="the means may differ by 10 %",
         ),
         sentence(
-            "7",
             NEAREST,
             published="the gain is mostly unaffected by w_n",
             measured=f"from {gains.min():.2f} to {gains.max():.2f}",
@@ -285,10 +265,9 @@ def figure_8(bench: Bench) -> PaperFigure:
         f"{EVENLY}, which does not wait, {by[2].gain(EVENLY):.2f}, {by[5].gain(EVENLY):.2f}, {by[10].gain(EVENLY):.2f}"
     )
     verdicts = [
-        number("8", NEAREST, 1, published=1.0, measured=by[1].gain(NEAREST), within_pct=0.001, why="no choice, nothing lost"),
-        number("8", EVENLY, 1, published=1.0, measured=by[1].gain(EVENLY), within_pct=0.001, why="no choice, nothing lost"),
+        number(NEAREST, 1, published=1.0, measured=by[1].gain(NEAREST), within_pct=0.001, why="no choice, nothing lost"),
+        number(EVENLY, 1, published=1.0, measured=by[1].gain(EVENLY), within_pct=0.001, why="no choice, nothing lost"),
         number(
-            "8",
             NEAREST,
             "k = 2 to 3",
             published=1.04,
@@ -297,7 +276,6 @@ def figure_8(bench: Bench) -> PaperFigure:
             why=why,
         ),
         number(
-            "8",
             NEAREST,
             "k = 9 to 10",
             published=1.01,
@@ -306,7 +284,6 @@ def figure_8(bench: Bench) -> PaperFigure:
             why=why,
         ),
         sentence(
-            "8",
             NEAREST,
             published="more instances slightly increase S_L",
             measured=", ".join(f"{gain:.2f}" for gain in gains) + " (k = 1 to 10)",
@@ -327,7 +304,6 @@ def figure_9(bench: Bench) -> PaperFigure:
     least = min(fine, key=lambda epsilon: fine[epsilon])
     verdicts = [
         number(
-            "9",
             NEAREST,
             "ten times finer",
             published=1.30,
@@ -338,7 +314,6 @@ def figure_9(bench: Bench) -> PaperFigure:
             "there is no room for two such steps",
         ),
         sentence(
-            "9",
             NEAREST,
             published="a smaller ε does better",
             measured=", ".join(f"{one.gain(NEAREST):.2f}" for one in found) + f" (ε = {', '.join(f'{e:g}' for e in EPSILONS)})",
@@ -346,7 +321,6 @@ def figure_9(bench: Bench) -> PaperFigure:
             why="the mean S_L must grow from 1.0 to 0.1 and to 0.01",
         ),
         sentence(
-            "9",
             NEAREST,
             published="from ε = 0.09 on the smallest S_L of all streams is above 1",
             measured=f"smallest {fine[least]:.2f}, at ε = {least:g}; {EVENLY}: "

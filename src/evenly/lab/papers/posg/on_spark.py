@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
 import numpy as np
 
+from evenly.lab.papers.posg import paper
 from evenly.lab.papers.posg.bench import EVENLY, ROUND_ROBIN
-from evenly.lab.papers.posg.paper import CITATION, TITLE
 from evenly.lab.papers.posg.settings import MULTIPLIERS, SHIFT, SHIFTING_TUPLES
 from evenly.lab.papers.posg.spark_bench import SERIES, SparkBench
-from evenly.lab.papers.posg.spark_figures import FOOTNOTE, Experiment, by_instances, chosen_of, described, work_of
-from evenly.lab.papers.verdicts import reached, sentence
+from evenly.lab.papers.posg.spark_figures import EACH, FOOTNOTE, by_instances, rows_run
+from evenly.lab.papers.publication import Experiment, Publication
+from evenly.lab.papers.verdicts import at_least, sentence
 from evenly.report.figures import Curve, Curves, PaperFigure
 
-__all__ = ["CITATION", "EACH", "FIGURES", "FOOTNOTE", "TITLE", "chosen", "work"]
-
-EACH = "micro-batches a point"
 INSTANCES = tuple(range(1, 11))
 WITHIN_PCT = 5.0
 LEFT, RECOVERS = 20_978, 82_311
@@ -27,20 +23,13 @@ def figure_12(bench: SparkBench) -> PaperFigure:
     found = [bench.measure("tweets", k) for k in INSTANCES]
     gains = np.array([one.gain(EVENLY) for one in found])
     completion = np.array([one.completion_ms[EVENLY].mean() for one in found])
-    why = described(bench, "tweets")
+    why = rows_run(bench, "tweets")
     verdicts = [
-        reached(
-            "12",
-            EVENLY,
-            "mean over k = 2 to 10",
-            published=1.37,
-            measured=float(gains[1:].mean()),
-            within_pct=WITHIN_PCT,
-            why=why,
+        at_least(
+            EVENLY, "mean over k = 2 to 10", published=1.37, measured=float(gains[1:].mean()), within_pct=WITHIN_PCT, why=why
         ),
-        reached("12", EVENLY, "k = 10", published=1.16, measured=float(gains[-1]), within_pct=WITHIN_PCT, why=why),
+        at_least(EVENLY, "k = 10", published=1.16, measured=float(gains[-1]), within_pct=WITHIN_PCT, why=why),
         sentence(
-            "12",
             EVENLY,
             published="for all k but 1 POSG takes less time than round-robin",
             measured=f"S_L from {gains[1:].min():.2f} to {gains[1:].max():.2f}",
@@ -48,7 +37,6 @@ def figure_12(bench: SparkBench) -> PaperFigure:
             why="S_L must be above 1",
         ),
         sentence(
-            "12",
             EVENLY,
             published="more instances decrease the gap",
             measured=", ".join(f"{gain:.2f}" for gain in gains[1:]) + " (k = 2 to 10)",
@@ -56,7 +44,6 @@ def figure_12(bench: SparkBench) -> PaperFigure:
             why="S_L at k = 10 must be below that at k = 2",
         ),
         sentence(
-            "12",
             EVENLY,
             published="POSG's completion time always decreases with k",
             measured=", ".join(f"{value:,.0f}" for value in completion) + " ms (k = 1 to 10)",
@@ -83,7 +70,6 @@ def figure_11(bench: SparkBench) -> PaperFigure:
     )
     verdicts = [
         sentence(
-            "11",
             EVENLY,
             published=f"diverges from round-robin at {LEFT:,} tuples",
             measured=f"scheduled from tuple {_left(gains) * rows:,} on" if _left(gains) < batches else "never",
@@ -91,7 +77,6 @@ def figure_11(bench: SparkBench) -> PaperFigure:
             why=f"the first micro-batch whose S_L is above 1, and not later than in the paper; {stream}",
         ),
         sentence(
-            "11",
             EVENLY,
             published="decreases the completion time as well as its variance",
             measured=f"S_L {gains[1:].mean():.2f} after the first batch; standard deviation "
@@ -101,7 +86,6 @@ def figure_11(bench: SparkBench) -> PaperFigure:
             "later, so with shortest first the spread need not fall",
         ),
         sentence(
-            "11",
             EVENLY,
             published=f"degrades at {SHIFT:,} tuples, and recovers from {RECOVERS:,} on",
             measured=f"S_L {gains[half - 1]:.2f} before the change, {gains[half]:.2f} after, {gains[-1]:.2f} at the end",
@@ -121,7 +105,6 @@ def figure_11(bench: SparkBench) -> PaperFigure:
     ]
     points: list[dict[str, object]] = [
         {
-            "figure": "11",
             "series": way,
             "x": ends[number],
             "stream": "zipf-1.0",
@@ -145,9 +128,15 @@ def _left(gains: np.ndarray) -> int:
     return int(better[0]) if better.size else gains.size
 
 
-FIGURES: dict[str, Experiment] = {
-    "11": Experiment(figure_11, lambda bench: bench.scale.shift_batches),
-    "12": Experiment(figure_12, lambda bench: 1 + len(INSTANCES) * bench.runs),
-}
-chosen: Callable[[Sequence[str]], list[str]] = chosen_of(FIGURES)
-work: Callable[[Sequence[str], SparkBench], int] = work_of(FIGURES)
+PAPER = Publication[SparkBench](
+    name="posg",
+    title=paper.PAPER.title,
+    citation=paper.PAPER.citation,
+    each=EACH,
+    footnote=FOOTNOTE,
+    figures={
+        "11": Experiment(figure_11, own=lambda bench: bench.scale.shift_batches),
+        "12": Experiment(figure_12, own=lambda bench: 1 + len(INSTANCES) * bench.runs),
+    },
+    on_spark=True,
+)

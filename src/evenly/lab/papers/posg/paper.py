@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from itertools import chain
 
-from evenly.errors import InvalidParameter
-from evenly.lab.papers.posg.bench import Bench, Setting
+from evenly.lab.papers.posg.bench import Bench
 from evenly.lab.papers.posg.figures import (
     BY_ALPHA,
     BY_EPSILON,
@@ -26,64 +24,33 @@ from evenly.lab.papers.posg.tables import BY_DISTANCE, DEFAULT, PARTS_AT, table_
 from evenly.lab.papers.posg.tweets import BY_INSTANCES as TWEETS_BY_INSTANCES
 from evenly.lab.papers.posg.tweets import BY_LOAD as TWEETS_BY_LOAD
 from evenly.lab.papers.posg.tweets import figure_12
-from evenly.report.figures import PaperFigure
+from evenly.lab.papers.publication import Experiment, Publication
 
-TITLE = "Proactive Online Scheduling for Shuffle Grouping in Distributed Stream Processing Systems"
-CITATION = "Rivetti, Anceaume, Busnel, Querzoni, Sericola: research report hal-01246701, 2015"
-EACH = "streams of 32,768 tuples a point (10 of recorded ones)"
-FOOTNOTE = (
+_FOOTNOTE = (
     "S_L is the mean completion time of round-robin over that of the series. posg-a is the text as it stands; posg-b counts "
     "idle time; posg-c lets the first check of stability pass as well; posg-cp sums the instances' matrices too, and comes "
     "nearest to the published figures, so verdicts are on it unless they name another. full-knowledge-late has exact costs, "
     "but round-robin as long as posg-c. evenly is our default. Dashed: the worst run. Figures 1 to 3 are drawings; 11 and 12 "
     "were measured on the authors' cluster and are simulated here."
 )
-
-
-@dataclass(frozen=True)
-class Experiment:
-    """A figure's function and how many runs it needs: settings that are kept for other figures, and `more` that are not."""
-
-    make: Callable[[Bench], PaperFigure]
-    settings: tuple[Setting, ...]
-    more: tuple[Setting, ...] = ()
-
-
-FIGURES: dict[str, Experiment] = {
-    "4": Experiment(figure_4, BY_ALPHA),
-    "5": Experiment(figure_5, BY_LOAD),
-    "6": Experiment(figure_6, BY_MOST),
-    "7": Experiment(figure_7, BY_VALUES),
-    "8": Experiment(figure_8, SYNTHETIC_BY_INSTANCES),
-    "9": Experiment(figure_9, BY_EPSILON),
-    "10": Experiment(figure_10, (SHIFTING,), (SHIFTING,)),
-    "11": Experiment(figure_11, (SHIFTING,), (SHIFTING,)),
-    "12": Experiment(figure_12, (*TWEETS_BY_INSTANCES, *TWEETS_BY_LOAD)),
-    "table-parts": Experiment(table_parts, (), PARTS_AT),
-    "table-latency": Experiment(table_latency, (), tuple(setting for part in BY_DISTANCE.values() for setting in part)),
-    "table-costs": Experiment(table_costs, (DEFAULT,)),
-}
-
-
-def chosen(figures: Sequence[str]) -> list[str]:
-    """The figures of these names, all if none is named, in the order of the paper."""
-    return chosen_of(FIGURES, figures)
-
-
-def work(figures: Sequence[str], runs: int) -> int:
-    """How many runs the figures need; those that share a setting share its runs."""
-    return work_of([FIGURES[name] for name in figures], runs)
-
-
-def chosen_of(known: dict[str, Experiment], figures: Sequence[str]) -> list[str]:
-    """Those of the known figures that are named, all if none is."""
-    unknown = sorted(set(figures) - known.keys())
-    if unknown:
-        raise InvalidParameter(f"there is no figure {unknown[0]!r} to rerun: choose from {', '.join(known)}")
-    return [name for name in known if name in figures or not figures]
-
-
-def work_of(experiments: Sequence[Experiment], runs: int) -> int:
-    """How many runs they need in all."""
-    kept = {setting for one in experiments for setting in one.settings}
-    return sum(min(runs, setting.most_runs) for setting in (*kept, *(more for one in experiments for more in one.more)))
+PAPER = Publication[Bench](
+    name="posg",
+    title="Proactive Online Scheduling for Shuffle Grouping in Distributed Stream Processing Systems",
+    citation="Rivetti, Anceaume, Busnel, Querzoni, Sericola: research report hal-01246701, 2015",
+    each="streams of 32,768 tuples a point (10 of recorded ones)",
+    footnote=_FOOTNOTE,
+    figures={
+        "4": Experiment(figure_4, BY_ALPHA),
+        "5": Experiment(figure_5, BY_LOAD),
+        "6": Experiment(figure_6, BY_MOST),
+        "7": Experiment(figure_7, BY_VALUES),
+        "8": Experiment(figure_8, SYNTHETIC_BY_INSTANCES),
+        "9": Experiment(figure_9, BY_EPSILON),
+        "10": Experiment(figure_10, (SHIFTING,), lambda bench: bench.count(SHIFTING)),
+        "11": Experiment(figure_11, (SHIFTING,), lambda bench: bench.count(SHIFTING)),
+        "12": Experiment(figure_12, (*TWEETS_BY_INSTANCES, *TWEETS_BY_LOAD)),
+        "table-parts": Experiment(table_parts, own=lambda bench: sum(map(bench.count, PARTS_AT))),
+        "table-latency": Experiment(table_latency, own=lambda bench: sum(map(bench.count, chain(*BY_DISTANCE.values())))),
+        "table-costs": Experiment(table_costs, (DEFAULT,)),
+    },
+)

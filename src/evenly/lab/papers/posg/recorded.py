@@ -6,7 +6,6 @@ dependencies of Debian packages stand for them; else both are generated with the
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -14,13 +13,12 @@ from pathlib import Path
 import numpy as np
 
 from evenly.kernels.types import F64, U64
+from evenly.lab.papers.recorded_data import find_recorded
 from evenly.lab.simulation.queueing import Stage, constant_arrivals, gap_for
 from evenly.sketches.hashing import key_ids
 from evenly.streams.recorded import read_column
 from evenly.streams.synthetic import KeyStream, zipf
 
-DATA_VARIABLE = "EVENLY_DATA"
-DATA_FOLDER = Path("../shared/data")
 TWEETS, TWEETS_FILE = 500_000, "congress_cost.parquet"
 REACH, REACH_FILE, REACH_ROWS = 279_769, "debian_reach.parquet", "debian_dep_refs.parquet"
 CLASS_MS = np.array([1.0, 1.0, 5.0, 25.0])
@@ -39,21 +37,14 @@ class Recorded:
     costs_ms: F64
 
 
-def find(file: str) -> Path | None:
-    """A recorded stream, in the folder that EVENLY_DATA names or in ../shared/data."""
-    named = os.environ.get(DATA_VARIABLE)
-    folders = ([Path(named)] if named else []) + [DATA_FOLDER]
-    return next((folder / file for folder in folders if (folder / file).is_file()), None)
-
-
 def tweets() -> Recorded:
     """All tweets that mention somebody, in order, or 500,000 generated ones."""
-    return _tweets(find(TWEETS_FILE))
+    return _tweets(find_recorded(TWEETS_FILE))
 
 
 def reach() -> Recorded:
     """Every reference to a package, with the edges that its reach at depth 3 scans as cost, or generated ones."""
-    return _reach(find(REACH_FILE), find(REACH_ROWS))
+    return _reach(find_recorded(REACH_FILE), find_recorded(REACH_ROWS))
 
 
 @cache
@@ -99,13 +90,21 @@ def with_top_share(n: int, share: float) -> KeyStream:
 
 
 @dataclass(frozen=True)
-class Tweets:
-    """Figure 12 of the POSG paper: 500,000 tweets from a random place of the recorded ones on."""
+class _RecordedSetting:
+    """A recorded stream at a constant rate."""
 
     instances: int
     provisioned_pct: float = 100.0
     columns: int = 54
     most_runs: int = RUNS
+
+    def _stage(self, keys: U64, costs_ms: F64) -> Stage:
+        gap_ms = gap_for(costs_ms, self.instances, provisioned_pct=self.provisioned_pct)
+        return Stage.of(keys, costs_ms, constant_arrivals(keys.size, gap_ms), instances=self.instances)
+
+
+class Tweets(_RecordedSetting):
+    """Figure 12 of the POSG paper: 500,000 tweets from a random place of the recorded ones on."""
 
     @property
     def stream(self) -> str:
@@ -116,17 +115,11 @@ class Tweets:
         recorded = tweets()
         start = int(np.random.default_rng(seed).integers(0, max(1, recorded.keys.size - TWEETS + 1)))
         part = slice(start, start + TWEETS)
-        return _stage(recorded.keys[part], recorded.costs_ms[part], self.instances, self.provisioned_pct)
+        return self._stage(recorded.keys[part], recorded.costs_ms[part])
 
 
-@dataclass(frozen=True)
-class Reach:
+class Reach(_RecordedSetting):
     """Figure 2 of the OSG paper. References are recorded in the order of an index, so each run draws another order."""
-
-    instances: int
-    provisioned_pct: float = 100.0
-    columns: int = 54
-    most_runs: int = RUNS
 
     @property
     def stream(self) -> str:
@@ -136,9 +129,4 @@ class Reach:
         """At a constant rate."""
         recorded = reach()
         order = np.random.default_rng(seed).permutation(recorded.keys.size)
-        return _stage(recorded.keys[order], recorded.costs_ms[order], self.instances, self.provisioned_pct)
-
-
-def _stage(keys: U64, costs_ms: F64, instances: int, provisioned_pct: float) -> Stage:
-    gap_ms = gap_for(costs_ms, instances, provisioned_pct=provisioned_pct)
-    return Stage.of(keys, costs_ms, constant_arrivals(keys.size, gap_ms), instances=instances)
+        return self._stage(recorded.keys[order], recorded.costs_ms[order])

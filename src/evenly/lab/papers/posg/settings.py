@@ -24,7 +24,7 @@ def stream_of(alpha: float) -> KeyStream:
     return zipf(alpha, KEYS) if alpha else uniform(KEYS)
 
 
-def columns_of(epsilon: float) -> int:
+def matrix_columns(epsilon: float) -> int:
     """Columns for a precision: e / epsilon, rounded down (54 at 0.05), and 1 at 1.0 as the paper says."""
     return 1 if epsilon >= 1.0 else int(math.e / epsilon)
 

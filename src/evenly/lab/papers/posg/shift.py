@@ -21,14 +21,14 @@ WITHIN_PCT = 5.0
 
 
 @dataclass(frozen=True, eq=False)
-class Moments:
+class ShiftMoments:
     """In every run: how many tuples had been read when round-robin was left, and when all new matrices had come."""
 
     left: F64
     renewed: F64
 
 
-def moments(bench: Bench, reading: str) -> Moments:
+def moments(bench: Bench, reading: str) -> ShiftMoments:
     """The moments of one reading over all runs."""
 
     def both(stage: Stage, seed: int) -> tuple[int, int]:
@@ -36,7 +36,7 @@ def moments(bench: Bench, reading: str) -> Moments:
         return outcome.left_round_robin, renewed_at(outcome.matrices, SHIFTING.instances, SHIFT)
 
     found = np.array(bench.each(SHIFTING, both), np.float64)
-    return Moments(found[:, 0], found[:, 1])
+    return ShiftMoments(found[:, 0], found[:, 1])
 
 
 def renewed_at(matrices: I64, instances: int, changed: int) -> int:
@@ -61,15 +61,17 @@ def figure_11(bench: Bench) -> PaperFigure:
     return _figure(bench, "11", title, "posg-a", late, left=20_978.0, renewed=82_311.0)
 
 
-def _figure(bench: Bench, name: str, title: str, reading: str, found: Moments, *, left: float, renewed: float) -> PaperFigure:
+def _figure(
+    bench: Bench, name: str, title: str, reading: str, found: ShiftMoments, *, left: float, renewed: float
+) -> PaperFigure:
     gains = bench.measure(SHIFTING, SERIES)
     said = ", ".join(f"{series} {gains.gain(series):.1f}" for series in SERIES[1:])
     compared = [
-        _moment(name, reading, "leaves round-robin at", left, found.left, ""),
-        _moment(name, reading, "has all new matrices at", renewed, found.renewed, f"S_L over the whole stream: {said}"),
+        _moment(reading, "leaves round-robin at", left, found.left, ""),
+        _moment(reading, "has all new matrices at", renewed, found.renewed, f"S_L over the whole stream: {said}"),
     ]
     verdicts = [verdict.row() for verdict in compared]
-    points = bench.points(name, "whole stream", SHIFTING, SERIES)
+    points = bench.points("whole stream", SHIFTING, SERIES)
     panel = Curves(
         "One stream: mean completion time over 2,000 tuples",
         "tuples read",
@@ -80,13 +82,12 @@ def _figure(bench: Bench, name: str, title: str, reading: str, found: Moments, *
     return PaperFigure(name, title, [panel], points, verdicts, columns=1)
 
 
-def _moment(figure: str, reading: str, x: str, published: float, runs: F64, more: str) -> Verdict:
+def _moment(reading: str, x: str, published: float, runs: F64, more: str) -> Verdict:
     """A moment of one stream in the paper, beside the mean here and its range."""
     reached = runs[runs > 0.0]
     mean = float(reached.mean()) if reached.size else 0.0
     why = f"from {reached.min():,.0f} to {reached.max():,.0f} over the runs" if reached.size else "never in these runs"
     return number(
-        figure,
         reading,
         x,
         published=published,

@@ -10,19 +10,25 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import numpy as np
 
 from evenly.errors import MissingDependency
-from evenly.lab.papers.applications.catalogue import Application, reach_application, synthetic_application, tweet_application
+from evenly.lab.papers.applications.catalogue import (
+    StreamApplication,
+    reach_application,
+    synthetic_application,
+    tweet_application,
+)
 from evenly.lab.papers.posg.bench import EVENLY, ROUND_ROBIN, Measured
+from evenly.lab.papers.publication import RunsBench
 from evenly.lab.simulation.keys import run_seed
 from evenly.report.figures import Curve
 
 if TYPE_CHECKING:
     from evenly.costs.model import CostModel
-    from evenly.lab.trials.rows import Batch, Trial
+    from evenly.lab.trials.rows import TimedBatch, Trial
 
 SERIES = (ROUND_ROBIN, EVENLY)
 SLOTS = 10
 OBJECTIVE: Final = "completion"
-APPLICATIONS: dict[str, Callable[..., Application]] = {
+APPLICATIONS: dict[str, Callable[..., StreamApplication]] = {
     "tweets": tweet_application,
     "reach": reach_application,
     "synthetic": synthetic_application,
@@ -45,21 +51,18 @@ class Scale:
 
 
 @dataclass(eq=False)
-class SparkBench:
+class SparkBench(RunsBench):
     """Starts Spark when first needed, and keeps results. Use it in a `with`, so that Spark is stopped.
 
     `progress` hears of every run (a micro-batch by both ways) that is done. A session of the caller's (`spark`) is used as it
     is, and not stopped.
     """
 
-    runs: int
-    seed: int = 0
-    progress: Callable[[int], None] | None = None
     scale: Scale = field(default_factory=Scale)
     spark: Any = None
     _own: bool = False
     _learnt: dict[str, CostModel] = field(default_factory=dict)
-    _streams: dict[str, Application] = field(default_factory=dict)
+    _streams: dict[str, StreamApplication] = field(default_factory=dict)
     _done: dict[tuple[str, int], Measured] = field(default_factory=dict)
 
     def __enter__(self) -> Self:
@@ -72,7 +75,7 @@ class SparkBench:
             self.spark.stop()
             self.spark, self._own = None, False
 
-    def trial(self, application: Application) -> Trial:
+    def trial(self, application: StreamApplication) -> Trial:
         """The application on Spark with ten slots, every one with its Python started."""
         # Imported here, so that `evenly --help` and the simulations need no Spark.
         from evenly.lab.trials.rows import Trial  # noqa: PLC0415
@@ -91,7 +94,7 @@ class SparkBench:
             self._done[name, instances] = Measured(completion, p99, messages, {})
         return self._done[name, instances]
 
-    def stream(self, name: str) -> Application:
+    def stream(self, name: str) -> StreamApplication:
         """The rows that teach, and after them those of as many micro-batches as there are runs."""
         if name not in self._streams:
             mean_s = APPLICATIONS[name](2_000, seed=run_seed(self.seed, 0)).costs_ms.mean() * 1e-3
@@ -104,11 +107,11 @@ class SparkBench:
         stream = self.stream(name)
         trial = self.trial(stream)
         if name not in self._learnt:
-            warm_up(trial, stream)
+            warm_up_trial(trial, stream)
             df = trial.frame(stream.part(0, self.taught_rows(name)).table)
-            self._learnt[name] = trial.evenly(df, SLOTS, costs=None)[1]
+            self._learnt[name] = trial.by_evenly(df, SLOTS, costs=None)[1]
             df.unpersist()
-            self._advance()
+            self.advance()
         return trial
 
     def taught_rows(self, name: str) -> int:
@@ -124,24 +127,20 @@ class SparkBench:
         """One micro-batch both ways, which is first by turns."""
         rows = self.batch_rows(name)
         df = trial.frame(self.stream(name).part(self.taught_rows(name) + number * rows, rows).table)
-        batches: dict[str, Batch] = {}
+        batches: dict[str, TimedBatch] = {}
         for way in SERIES if number % 2 == 0 else SERIES[::-1]:
             if way == ROUND_ROBIN:
                 batches[way] = trial.round_robin(df, instances)
             else:
-                batches[way], _ = trial.evenly(df, instances, costs=self._learnt[name], objective=OBJECTIVE)
+                batches[way], _ = trial.by_evenly(df, instances, costs=self._learnt[name], objective=OBJECTIVE)
         df.unpersist()
-        self._advance()
+        self.advance()
         return [
             [batches[way].completion_ms_mean, batches[way].completion_ms_p99, instances if way == EVENLY else 0.0]
             for way in SERIES
         ]
 
-    def _advance(self) -> None:
-        if self.progress is not None:
-            self.progress(1)
-
-    def series(self, multipliers: Sequence[Sequence[float]], instances: int) -> dict[str, list[Batch]]:
+    def series(self, multipliers: Sequence[Sequence[float]], instances: int) -> dict[str, list[TimedBatch]]:
         """The POSG paper's changing instances, micro-batch by micro-batch, nothing known before the first.
 
         The first row of `multipliers` holds for the first half of the batches, the second for the rest.
@@ -152,44 +151,27 @@ class SparkBench:
             scale.shift_batches * scale.shift_rows, seed=run_seed(self.seed, 0), most_ms=64.0 * scale.shift_scale * least
         )
         trial = self.trial(stream)
-        warm_up(trial, stream)
+        warm_up_trial(trial, stream)
         costs = None
-        found: dict[str, list[Batch]] = {way: [] for way in SERIES}
+        found: dict[str, list[TimedBatch]] = {way: [] for way in SERIES}
         for number in range(scale.shift_batches):
             period = multipliers[0] if number < scale.shift_batches / 2 else multipliers[1]
             # The fastest instance takes the time of the row, the others longer.
             slowness = [factor / least for factor in period]
             df = trial.frame(stream.part(number * scale.shift_rows, scale.shift_rows).table)
             found[ROUND_ROBIN].append(trial.round_robin(df, instances, slowness))
-            batch, costs = trial.evenly(df, instances, costs=costs, objective=OBJECTIVE, slowness=slowness)
+            batch, costs = trial.by_evenly(df, instances, costs=costs, objective=OBJECTIVE, slowness=slowness)
             found[EVENLY].append(batch)
             df.unpersist()
-            self._advance()
+            self.advance()
         return found
 
-    def points(self, figure: str, name: str, instances: int) -> list[dict[str, object]]:
+    def points(self, name: str, instances: int) -> list[dict[str, object]]:
         """Both ways at one number of instances, as flat objects."""
         found = self.measure(name, instances)
+        stream = self.stream(name).stream
         return [
-            {
-                "figure": figure,
-                "series": way,
-                "x": instances,
-                "stream": self.stream(name).stream,
-                "grouping": way,
-                "instances": instances,
-                "runs": self.runs,
-                "completion_ms_mean": float(found.completion_ms[way].mean()),
-                "completion_ms_min": float(found.completion_ms[way].min()),
-                "completion_ms_max": float(found.completion_ms[way].max()),
-                "completion_ms_p99": float(found.p99_ms[way].mean()),
-                "speedup_mean": found.gain(way),
-                "speedup_se": found.error(way),
-                "speedup_min": float(found.speedup(way).min()),
-                "speedup_max": float(found.speedup(way).max()),
-                "messages": float(found.messages[way].mean()),
-            }
-            for way in SERIES
+            {"x": instances, "stream": stream, "instances": instances, "runs": self.runs, **found.row(way)} for way in SERIES
         ]
 
     def completion_curves(self, name: str, instances: Sequence[int]) -> list[Curve]:
@@ -209,9 +191,9 @@ class SparkBench:
         return [Curve(EVENLY, x, [float(getattr(one, of)()) for one in found], worst=of == "min") for of in ("mean", "min")]
 
 
-def warm_up(trial: Trial, stream: Application) -> None:
+def warm_up_trial(trial: Trial, stream: StreamApplication) -> None:
     """A Python process for each slot, so that no run pays for its start."""
     df = trial.frame(stream.part(0, 40 * SLOTS).table)
     trial.round_robin(df, SLOTS)
-    trial.evenly(df, SLOTS, costs=None)
+    trial.by_evenly(df, SLOTS, costs=None)
     df.unpersist()

@@ -57,7 +57,6 @@ def table_parts(bench: Bench) -> PaperFigure:
         table.append((name, *cells, f"{by_setting[0][row, :, 1].mean():,.0f}"))
         points += [
             {
-                "figure": "table-parts",
                 "series": name,
                 "x": heading,
                 "stream": setting.stream,
@@ -103,7 +102,6 @@ def table_latency(bench: Bench) -> PaperFigure:
             found[load, setting.far_ms] = gains[:, :, 0].mean(axis=1)
             points += [
                 {
-                    "figure": "table-latency",
                     "series": name,
                     "x": f"{setting.far_ms:g} ms away, {load:g} %",
                     "stream": setting.stream,
@@ -119,7 +117,6 @@ def table_latency(bench: Bench) -> PaperFigure:
         table.append((name, *(f"{gains[row]:.2f}" for gains in found.values())))
     better = [gains[1] / gains[0] for (_, far), gains in found.items() if far > 0.0]
     verdict = sentence(
-        "table-latency",
         EVENLY,
         published="future work: network latencies in the load model may improve performance",
         measured=f"S_L from {min(better):.2f} to {max(better):.2f} times that without it",
@@ -145,7 +142,6 @@ def table_costs(bench: Bench) -> PaperFigure:
         table.append((name, f"{messages:,.0f}", f"{grouping.memory_bytes:,}", f"{held:,}", f"{rate:,.0f}"))
         points.append(
             {
-                "figure": "table-costs",
                 "series": name,
                 "x": "zipf-1.0, 100 %",
                 "stream": DEFAULT.stream,
@@ -159,7 +155,6 @@ def table_costs(bench: Bench) -> PaperFigure:
         )
     most = max(float(found.messages[name].mean()) for name in READINGS)
     verdict = sentence(
-        "table-costs",
         NEAREST,
         published="the communication cost is negligible (theorem 3.3: O(k m / N) messages)",
         measured=f"{most:,.0f} messages on {TUPLES:,} tuples",

@@ -33,7 +33,6 @@ def figure_12(bench: Bench) -> PaperFigure:
     asked = {name: float(found[10].messages[name].mean()) for name in READINGS}
     verdicts = [
         number(
-            "12",
             NEAREST,
             "mean over k = 2 to 10",
             published=1.37,
@@ -42,7 +41,6 @@ def figure_12(bench: Bench) -> PaperFigure:
             why=f"{stream}; at k = 5: {others(found[5])}",
         ),
         number(
-            "12",
             NEAREST,
             "k = 10",
             published=1.16,
@@ -52,7 +50,6 @@ def figure_12(bench: Bench) -> PaperFigure:
             why=f"{stream}; {others(found[10])}",
         ),
         sentence(
-            "12",
             NEAREST,
             published="for all k but 1 POSG takes less time than round-robin",
             measured=f"S_L from {gains.min():.2f} to {gains.max():.2f}",
@@ -60,7 +57,6 @@ def figure_12(bench: Bench) -> PaperFigure:
             why=stream,
         ),
         sentence(
-            "12",
             NEAREST,
             published="more instances decrease the gap",
             measured=", ".join(f"{gain:.2f}" for gain in gains) + " (k = 2 to 10)",
@@ -68,7 +64,6 @@ def figure_12(bench: Bench) -> PaperFigure:
             why="S_L at k = 10 must be below that at k = 2",
         ),
         sentence(
-            "12",
             NEAREST,
             published="POSG's completion time always decreases with k",
             measured=", ".join(f"{value:,.0f}" for value in completion) + " ms (k = 1 to 10)",
@@ -76,7 +71,6 @@ def figure_12(bench: Bench) -> PaperFigure:
             why="the mean at each k + 1 must be below that at k",
         ),
         number(
-            "12",
             "posg-a",
             "messages on 500,000 tuples, k = 10",
             published=916.0,
@@ -96,8 +90,8 @@ def figure_12(bench: Bench) -> PaperFigure:
         Curves(recorded.name, "instances k", "mean completion time, ms", bench.completion_curves(x, BY_INSTANCES)),
         Curves("Against round-robin", "instances k", "S_L", bench.gain_curves(x, BY_INSTANCES)),
     ]
-    points = [point for k, setting in zip(INSTANCES, BY_INSTANCES, strict=True) for point in bench.points("12", k, setting)]
+    points = [point for k, setting in zip(INSTANCES, BY_INSTANCES, strict=True) for point in bench.points(k, setting)]
     for load, setting in zip(LOADS[1:], BY_LOAD[1:], strict=True):
-        points += bench.points("12", f"k = 5, capacity {load:g} %", setting)
+        points += bench.points(f"k = 5, capacity {load:g} %", setting)
     title = "Tweets by the class of who they mention: completion time over the number of instances"
     return PaperFigure("12", title, panels, points, [verdict.row() for verdict in verdicts], columns=1, table=table)

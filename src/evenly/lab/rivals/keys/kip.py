@@ -14,6 +14,7 @@ from evenly.keys.base import LearnsThrough
 from evenly.keys.dkg import DKG
 from evenly.keys.mapping import Mapping
 from evenly.lab.rivals.keys.consistent_hashing import BUCKETS, MOST_BUCKETS, MOST_POINTS, POINTS, checked_arcs, ring
+from evenly.measures.water_level import water_level
 
 _FINE = 10
 _MOST_COUNTERS = 8_192
@@ -134,9 +135,5 @@ def _buckets_of(learnt: Mapping, keys: U64, buckets: int) -> I32:
 
 def _room(loads: F64, rest: float) -> F64:
     """What each instance gets when the rest is poured over all, as water over stairs."""
-    stairs = np.sort(loads)
-    poured = np.arange(1, stairs.size + 1) * stairs - np.cumsum(stairs)
-    under = int(np.searchsorted(poured, rest, side="right"))
-    level = (rest + stairs[:under].sum()) / under
-    room: F64 = np.clip(level - loads, 0.0, None)
+    room: F64 = np.clip(water_level(loads, np.ones(loads.size), rest) - loads, 0.0, None)
     return room

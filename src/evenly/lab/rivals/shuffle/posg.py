@@ -41,7 +41,7 @@ READINGS = {
 """a is the text; cp comes nearest to the published figures."""
 
 
-class SchedulerState(Enum):
+class PosgState(Enum):
     """The states of figure 3."""
 
     ROUND_ROBIN = "round robin"
@@ -96,7 +96,7 @@ class POSG:
         self.patience = checked_whole(patience, "patience", 1, 2**53)
         self.tolerance, self.seed = tolerance, seed
         self.sketch = CostSketch(rows, columns, seed=seed)
-        self.state = SchedulerState.ROUND_ROBIN
+        self.state = PosgState.ROUND_ROBIN
         self.epoch = 0
         self.requests: list[tuple[int, SyncRequest]] = []
         """The requests that must travel with tuples of the last `route`, each with the tuple's place in it."""
@@ -138,10 +138,10 @@ class POSG:
         at = 0
         while at < chosen.size:
             span = self._awaited(chosen.size - at)
-            if self.state is SchedulerState.ROUND_ROBIN:
+            if self.state is PosgState.ROUND_ROBIN:
                 chosen[at : at + span] = (np.arange(span) + self._turn) % self.instances
                 self._turn = (self._turn + span) % self.instances
-            elif self.state is SchedulerState.SEND_ALL:
+            elif self.state is PosgState.SEND_ALL:
                 span = 1
                 chosen[at] = self._ask(places[at], at)
             else:
@@ -160,8 +160,8 @@ class POSG:
 
     def _awaited(self, tuples: int) -> int:
         """How many of the next tuples may be sent before patience ends; if it has ended, ask."""
-        waiting = self.state is SchedulerState.WAIT_ALL
-        if not waiting and not (self.state is SchedulerState.ROUND_ROBIN and self._versions.any()):
+        waiting = self.state is PosgState.WAIT_ALL
+        if not waiting and not (self.state is PosgState.ROUND_ROBIN and self._versions.any()):
             return tuples
         if self._waited == self.patience:
             self._ask_all()
@@ -171,7 +171,7 @@ class POSG:
         return span
 
     def _ask_all(self) -> None:
-        self.state = SchedulerState.SEND_ALL
+        self.state = PosgState.SEND_ALL
         self.epoch += 1
         self._asked = self._waited = 0
         self._replies = {}
@@ -185,7 +185,7 @@ class POSG:
         self.requests.append((at, SyncRequest(self.epoch, float(alone[0]))))
         self._asked += 1
         if self._asked == self.instances:
-            self.state = SchedulerState.WAIT_ALL
+            self.state = PosgState.WAIT_ALL
         return instance
 
     def _take_matrices(self, message: Matrices) -> None:
@@ -201,18 +201,18 @@ class POSG:
             self._pairs[at] = self._known[at] if own else total
             counted, cost = self._pairs[at, 0, :, 0].sum(), self._pairs[at, 0, :, 1].sum()
             self._unseen[at] = cost / counted if counted > 0.0 else 0.0
-        if self.state is not SchedulerState.ROUND_ROBIN or self._versions.all():
+        if self.state is not PosgState.ROUND_ROBIN or self._versions.all():
             self._ask_all()
 
     def _take_reply(self, message: SyncReply) -> None:
         """Replies count for the present epoch, once each, and are applied together when all are in."""
-        if message.epoch != self.epoch or self.state is SchedulerState.RUN or not np.isfinite(message.delta_ms):
+        if message.epoch != self.epoch or self.state is PosgState.RUN or not np.isfinite(message.delta_ms):
             return
         self._replies.setdefault(message.instance, message.delta_ms)
-        if self.state is SchedulerState.WAIT_ALL and len(self._replies) == self.instances:
+        if self.state is PosgState.WAIT_ALL and len(self._replies) == self.instances:
             for instance, delta_ms in self._replies.items():
                 self._sent_ms[instance] += delta_ms
-            self.state = SchedulerState.RUN
+            self.state = PosgState.RUN
 
 
 class POSGInstance:

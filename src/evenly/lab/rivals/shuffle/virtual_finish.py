@@ -19,7 +19,7 @@ from evenly.lab.rivals.shuffle.times import checked_times
 from evenly.sketches.count_min import CostSketch
 from evenly.sketches.hashing import WRITABLE, Keys, key_ids
 
-WAYS = 6
+TABLE_WAYS = 6
 WORDS = 4
 """An entry of the table: its key, the count it competes with, the tuples seen, their cost."""
 
@@ -109,17 +109,17 @@ class VirtualFinish:
         if estimator not in ("table", "matrices"):
             raise InvalidParameter(f"estimator must be 'table' or 'matrices', got {estimator!r}")
         self.sketch = CostSketch(rows, columns, seed=seed)
-        sets = max(1, 2 * rows * columns // (WORDS * WAYS))
-        self.shape = (sets * WAYS, rows, columns)
+        sets = max(1, 2 * rows * columns // (WORDS * TABLE_WAYS))
+        self.shape = (sets * TABLE_WAYS, rows, columns)
         """The entries of the table, and the rows and columns of the matrices."""
         self.estimator = estimator
         far = np.zeros(self.instances) if latency_ms is None else latency_ms
         self.latency_ms = checked_queues(far, self.instances, "latency_ms")
-        self.options = sides.Options(
+        self.options = sides.FinishOptions(
             np.inf if theta is None else float(theta),
             checked_whole(window, "window", 1, 2**53),
             checked_whole(first_report, "first_report", 1, 2**53),
-            WAYS,
+            TABLE_WAYS,
             sets,
             estimator == "matrices",
             pooled,

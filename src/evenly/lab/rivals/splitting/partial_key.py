@@ -47,7 +47,7 @@ class PKG:
 
     def route(self, keys: Keys) -> I32:
         """The instance of every tuple."""
-        return kernels.two_choices(key_ids(keys), self._hashes, self.distinct and self.instances > 1, self._loads)
+        return kernels.less_loaded_of_two(key_ids(keys), self._hashes, self.distinct and self.instances > 1, self._loads)
 
     def split_keys(self) -> None:
         """None: any key may be on two instances."""

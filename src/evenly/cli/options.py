@@ -1,0 +1,46 @@
+"""Options that several commands take, and what is checked of them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from evenly.checks import checked_instances
+from evenly.errors import InvalidParameter
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead, for programs.")]
+
+
+def names_in(texts: Sequence[str]) -> list[str]:
+    """The names in texts with commas between, each once."""
+    return list(dict.fromkeys(name.strip() for text in texts for name in text.split(",")))
+
+
+def wanted_names(texts: Sequence[str]) -> list[str]:
+    """The same of names of the catalogue or of a user's own, which are looked for where the command is run, too."""
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.append(here)
+    return names_in(texts)
+
+
+def instance_numbers(text: str) -> list[int]:
+    """The numbers of `--instances`, each once."""
+    try:
+        return list(dict.fromkeys(checked_instances(int(part)) for part in text.split(",")))
+    except InvalidParameter:
+        raise
+    except ValueError as error:
+        raise InvalidParameter(
+            f"--instances must be whole numbers with commas between, such as 4,8,16, got {text!r}"
+        ) from error
+
+
+def check_file(path: Path | None, option: str) -> None:
+    """Before the work, so that a bad path does not cost it."""
+    if path is not None and (path.is_dir() or not path.parent.is_dir()):
+        raise InvalidParameter(f"{option} must name a file in a folder that exists, got {path}")
