@@ -157,6 +157,7 @@ class OutOfRange(Turns):
         (f"{__name__}:Nobody", "cannot be loaded: .*Nobody"),
         (f"{__name__}:LEARNT", "must be a class or function that makes a grouping, got 4000"),
         ("best", "there is no grouping 'best': choose from evenly, dkg.* or give MODULE:NAME of your own"),
+        (lambda made=Universal(): made, "<lambda> gave the same object twice: it must make a new one each time"),  # noqa: B008
         (OutOfRange, "OutOfRange sent tuples to instances 1 to 4: there are 0 to 3"),
     ],
 )

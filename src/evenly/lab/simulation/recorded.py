@@ -82,6 +82,8 @@ def compare(
         for count in sizes:
             wanted = Wanted(count, seed)
             made = make(wanted), make(wanted)
+            if made[0] is made[1]:
+                raise InvalidParameter(f"{name} gave the same object twice: it must make a new one each time")
             if isinstance(made[0], SplittingGrouping):
                 outcomes += _splitting(name, wanted, made, learnt, evaluated)
             else:
