@@ -144,8 +144,8 @@ def run_batches(
 
     The scheduler is given new, or with what it has learnt, and is not changed. `parts`, `row_bytes`: in how many parts a
     batch is read, and the bytes of a row, if known. `objective` is that of `stream_apply_by_cost`, `ways` those to deal by
-    cost that there are. `slowness`: how much longer a row takes on each instance, each an executor of its own (None: all alike). The
-    order in which rows are read is chance, drawn from `seed`; the same arguments give the same outcomes.
+    cost that there are. `slowness`: how much longer a row takes on each instance, each an executor of its own (None: all
+    alike). The order in which rows are read is chance, drawn from `seed`; the same arguments give the same outcomes.
 
     >>> from evenly.costs import CostScheduler
     >>> rng = np.random.default_rng(1)
