@@ -55,7 +55,7 @@ def stream_by_key(
         query.awaitTermination()
 
     A pipeline with state that does not group its placed rows by (window, key…, slot), in that order, is refused before it
-    starts: its keys would be where Spark's hash puts them. See `evenly.keys.placed.judge` for what is let pass.
+    starts: its keys would be where Spark's hash puts them. See `evenly.keys.placed.judge_pipeline` for what is let pass.
 
     Results are those of grouping by the key alone. The state of a key is on one instance at any time, before and after
     every restart and every change of the mapping; no row is lost or counted twice, whenever the driver dies
