@@ -125,7 +125,7 @@ def show_overhead(rows: Rows) -> list[Bar]:
         for row in rows
     ]
     print(f"Overhead, a function of {number(rows[0], 'cost_us'):.0f} us, two slots, the least of the rounds\n")
-    headings = ["costs", "way", "s", "cpu s", "of it for 200 rows", "cpu us a row", "overhead %", "cpu overhead %"]
+    headings = ["costs", "way", "s", "cpu s", "of it for 200 rows", "cpu us per row", "overhead %", "cpu overhead %"]
     table(headings, lines)
     at = {(row["costs"], row["series"]): row for row in rows}
     varying, constant = at["varying", "evenly"], at["constant", "evenly"]
@@ -217,12 +217,12 @@ def show_jobs(rows: Rows) -> list[Bar]:
 
 def show_routing(rows: Rows) -> list[Bar]:
     """Cpu by the row."""
-    print("Routing: cpu-us a row beyond repartition(k)\n")
+    print("Routing: cpu-us per row beyond repartition(k)\n")
     lines = [
         [f"{row['row_bytes']}", str(row["series"]), f"{number(row, 'cpu_s'):.2f}", f"{number(row, 'added_us'):+.1f}"]
         for row in rows
     ]
-    table(["bytes a row", "way", "cpu s", "added us a row"], lines)
+    table(["bytes per row", "way", "cpu s", "added us per row"], lines)
     return []
 
 

@@ -110,7 +110,7 @@ def show(results: list[dict[str, object]], groups: int) -> None:
 def main() -> None:
     parser = benchmark_parser(__doc__)
     parser.add_argument("--groups", type=int, default=100_000)
-    parser.add_argument("--rows", type=int, default=5, help="rows a group")
+    parser.add_argument("--rows", type=int, default=5, help="rows per group")
     parser.add_argument("--rounds", type=int, default=2)
     options = parser.parse_args()
     spark = local_session("evenly benchmark", slots=2, memory="2g", spark__sql__shuffle__partitions=str(INSTANCES))

@@ -1,4 +1,4 @@
-"""How many tuples a second the sketches and key groupings take in, on one core, beside what else could be used.
+"""How many tuples per second the sketches and key groupings take in, on one core, beside what else could be used.
 
 python benchmarks/micro.py [--tuples 2000000] [--rounds 7] [--json]
 
@@ -54,7 +54,7 @@ class Contest:
 
 @dataclass(frozen=True)
 class Target:
-    """What a series should reach on the streams whose name starts so: a speed-up, or tuples a second."""
+    """What a series should reach on the streams whose name starts so: a speed-up, or tuples per second."""
 
     series: str
     stream: str
@@ -304,7 +304,7 @@ def verdict(row: Row) -> str:
 
 
 def show(measured: Sequence[Sequence[Row]]) -> None:
-    table = Table(title="Million tuples a second on one core, best round", title_justify="left")
+    table = Table(title="Million tuples per second on one core, best round", title_justify="left")
     table.add_column("stream")
     table.add_column("series")
     table.add_column("M tuples/s", justify="right")

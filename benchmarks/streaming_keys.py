@@ -72,7 +72,7 @@ def _keys(rows: DataFrame) -> list[str]:
 
 
 QUERIES: dict[str, tuple[Query, str]] = {
-    "Python with state, 1 ms a row": (waits, "append"),
+    "Python with state, 1 ms per row": (waits, "append"),
     "dropDuplicates": (duplicates, "append"),
     "count": (counts, "update"),
 }
@@ -239,9 +239,9 @@ def show(results: list[dict[str, object]]) -> None:
 def main() -> None:
     parser = benchmark_parser(__doc__)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--rows", type=int, default=20_000, help="rows a batch")
+    parser.add_argument("--rows", type=int, default=20_000, help="rows per batch")
     parser.add_argument("--query", default="", help="only queries whose name holds this, and not what watching costs")
-    parser.add_argument("--watched-rows", type=int, default=500_000, help="rows a batch where watching is measured")
+    parser.add_argument("--watched-rows", type=int, default=500_000, help="rows per batch where watching is measured")
     options = parser.parse_args()
     spark = local_session("evenly streaming", slots=INSTANCES, memory="3g", spark__sql__session__timeZone="UTC")
     results: list[dict[str, object]] = []

@@ -1,11 +1,16 @@
-"""How long each folder of tests took is printed at the end."""
+"""Recorded streams where they are there; and how long each folder of tests took, printed at the end."""
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 import pytest
+
+RECORDED = Path(__file__).parents[2] / "shared" / "data"
+if RECORDED.is_dir():
+    os.environ.setdefault("EVENLY_DATA", str(RECORDED))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

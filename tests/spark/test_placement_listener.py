@@ -23,7 +23,7 @@ def no_broadcast(spark):
 
 @pytest.fixture
 def told(spark, caplog):
-    """What has been told since the last question. A finding is told once a session, so each case has columns of its own."""
+    """What has been told since the last question. A finding is told once per session, so each case has columns of its own."""
     _drain(spark)
     caplog.set_level(logging.DEBUG, logger="evenly.spark.jvm.placement_listener")
     caplog.clear()

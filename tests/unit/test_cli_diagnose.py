@@ -83,7 +83,7 @@ def test_a_log_of_a_job_that_hangs_in_its_first_stage_tells_that(run, tmp_path):
         (["keys", "LOG", "--key", "user", "--instances", "8,x"], "--instances must be whole numbers with commas between"),
         (["keys", "LOG", "--key", "user", "--instances", "0"], "instances must be a whole number from 1 to 10000, got 0"),
         (["keys", "LOG", "--key", "user", "--heaviest", "-1"], "--heaviest must be from 0 to 1000, got -1"),
-        (["checkpoint", "nowhere"], "nowhere is no folder"),
+        (["checkpoint", "nowhere"], "nowhere is not a folder"),
     ],
 )
 def test_bad_input_gives_one_sentence(run, log, arguments, said):

@@ -1,1 +1,1 @@
-"""The command `evenly`, one module a command."""
+"""The command `evenly`, one module per command."""

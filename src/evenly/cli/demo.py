@@ -61,7 +61,7 @@ def _check(rows: int, instances: int, wait_us: float, page: Path) -> None:
     if not 0.0 <= wait_us <= 1e6:
         raise InvalidParameter(f"--wait-us must be from 0 to 1000000, got {wait_us}")
     if not page.parent.is_dir():
-        raise InvalidParameter(f"--page names a file in {page.parent}, which is no folder: make it first")
+        raise InvalidParameter(f"--page names a file in {page.parent}, which is not a folder: make it first")
     if find_spec("pyspark") is None:
         raise MissingDependency("the demo needs PySpark: pip install 'evenly[spark]'")
 

@@ -1,4 +1,4 @@
-"""`evenly diagnose`: what is wrong with a user's keys, past jobs or streaming state, and what would mend it."""
+"""`evenly diagnose`: what is wrong with a user's keys, past jobs or streaming state, and what would fix it."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ _EXPLAINED = (
     "and rows; saved s: what perfect balance on the same slots would have saved."
 )
 
-app = typer.Typer(name="diagnose", help="Say what is uneven, why, and what would mend it.", no_args_is_help=True)
+app = typer.Typer(name="diagnose", help="Say what is uneven, why, and what would fix it.", no_args_is_help=True)
 
 _Page = Annotated[Path | None, typer.Option(help="Where to write a page with pictures.")]
 
 
 @app.callback()
 def diagnoses() -> None:
-    """Say what is uneven, why, and what would mend it."""
+    """Say what is uneven, why, and what would fix it."""
 
 
 @app.command("keys", epilog="Example: evenly diagnose keys orders.parquet --key country,user --instances 8,64")
@@ -85,7 +85,7 @@ def log(
     json: Json = False,
     page: _Page = None,
 ) -> None:
-    """Which stages of a past job were uneven, why, how much time that cost, and which call mends it.
+    """Which stages of a past job were uneven, why, how much time that cost, and which call fixes it.
 
     Needs no Spark and no Java. Spark writes event logs if spark.eventLog.enabled is set, to the folder spark.eventLog.dir;
     a log of an application that still runs can be read too.
@@ -124,7 +124,7 @@ def checkpoint(
     """
     check_file(page, "--page")
     if "://" not in path and not Path(path).is_dir():
-        raise InvalidCheckpoint(f"{path} is no folder: give the checkpointLocation of a streaming query")
+        raise InvalidCheckpoint(f"{path} is not a folder: give the checkpointLocation of a streaming query")
     diagnosis = _diagnose_checkpoint(path)
     table = _state_table(diagnosis)
     if page is not None:

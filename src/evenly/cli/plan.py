@@ -50,9 +50,9 @@ def plan_command(
         Path | None, typer.Option(help="A YAML catalogue of machine sizes and prices; else Azure D1 to D3.")
     ] = None,
     have: Annotated[list[str] | None, typer.Option(help="A fixed set of machines, such as D3=5.")] = None,
-    here: Annotated[bool, typer.Option("--here", help="The fixed set is this machine, a slot a core.")] = False,
+    here: Annotated[bool, typer.Option("--here", help="The fixed set is this machine, one slot per core.")] = False,
     run_s: Annotated[
-        float | None, typer.Option("--run", help="Run the plan here for so many seconds, its slots as processes.")
+        float | None, typer.Option("--run", help="Run the plan here for this many seconds, its slots as processes.")
     ] = None,
     step: Annotated[float | None, typer.Option(help="Search the highest rate in these steps, as the paper does.")] = None,
     from_rate: Annotated[float | None, typer.Option(help="A plan for this rate is running: move few threads.")] = None,

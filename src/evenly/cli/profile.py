@@ -25,7 +25,7 @@ MOST_REPEATS = 50
 
 def profile(
     operator: Annotated[
-        str, typer.Argument(help="MODULE:FUNCTION, called with a tuple's number; a class is made once a slot.")
+        str, typer.Argument(help="MODULE:FUNCTION, called with a tuple's number; a class is made once per slot.")
     ],
     out: Annotated[Path, typer.Option(help="The YAML file that `evenly plan --models` reads; other models in it are kept.")],
     name: Annotated[str | None, typer.Option(help="The model's name; else that of the function.")] = None,

@@ -34,7 +34,7 @@ def simulations() -> None:
 
 @app.command("keys")
 def keys(
-    file: Annotated[Path, typer.Argument(help="A Parquet or CSV file, one row a tuple, in the order of arrival.")],
+    file: Annotated[Path, typer.Argument(help="A Parquet or CSV file, one row per tuple, in the order of arrival.")],
     key: Annotated[str, typer.Option(help="The column of keys: integers or text.")],
     grouping: Annotated[
         list[str] | None,

@@ -28,7 +28,7 @@ _EXPLAINED = (
 
 
 def shuffle(
-    file: Annotated[Path, typer.Argument(help="A Parquet or CSV file, one row a tuple, in the order of arrival.")],
+    file: Annotated[Path, typer.Argument(help="A Parquet or CSV file, one row per tuple, in the order of arrival.")],
     key: Annotated[str, typer.Option(help="The column that says what a row costs, more or less: integers or text.")],
     cost: Annotated[str, typer.Option(help="The column with the cost of each row.")],
     unit: Annotated[str, typer.Option(help=f"The unit of the costs: {', '.join(UNITS_MS)}.")] = "ms",

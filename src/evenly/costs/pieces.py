@@ -16,8 +16,8 @@ from evenly.kernels.types import F64
 def pieces(speeds: ArrayLike | Mapping[str, float], instances: int, *, slack: float = 0.1, most: int | None = None) -> F64:
     """The parts of the work into which a batch is cut: descending, their sum 1.
 
-    Spark starts partitions in the order of their numbers as slots come free, and says not beforehand where. So no piece may be
-    longer than the slowest executor has time for: at each start at most what it can do in the time that is left, and `slack`
+    Spark starts partitions in the order of their numbers as slots come free, and does not say beforehand where. So no piece may
+    be longer than the slowest executor has time for: at each start at most what it can do in the time that is left, and `slack`
     of the batch more. Then a batch ends within 1 + `slack` of the ideal (all slots busy to the end), if estimates hold and
     there is a slot for each instance. Where speeds are alike (within 1.2) it is one piece for each instance, all the same.
 

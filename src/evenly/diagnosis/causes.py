@@ -1,4 +1,4 @@
-"""Why a stage was uneven, and what would mend it: one decision on its numbers.
+"""Why a stage was uneven, and what would fix it: one decision on its numbers.
 
 The longest task decides how long a stage takes, so the question is what made it longer than the mean. Each candidate
 (its rows, garbage collection, waiting for the shuffle) is asked how much of that excess it explains; the first that explains
@@ -49,7 +49,7 @@ class Thresholds:
 
     - `least_saved_s`, `least_saved_pct`: below either, balance would save too little to act on.
     - `uneven_rows_pct`: λ of rows from which rows count as uneven; a hash spreads even keys to within a few percent.
-    - `least_rows`: mean rows a task, below which they say little (a cached table counts batches, a folder its files).
+    - `least_rows`: mean rows per task, below which they say little (a cached table counts batches, a folder its files).
     - `explained`: the part of the longest task's excess over the mean that a candidate must explain.
     - `slower`: how many times the others' time a row (or a task) must take to be called slow.
     - `hot_key`: how many times an instance's share of the rows the largest task must exceed the median task by, for one key to

@@ -1,4 +1,4 @@
-"""The state of a streaming query, partition by partition: how uneven it is, and what would mend it."""
+"""The state of a streaming query, partition by partition: how uneven it is, and what would fix it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from evenly.measures.load import imbalance_pct
 
 MOST_OF_IT = 0.8
 _FEW_ROWS = 100
-"""With fewer state rows an instance, chance alone makes them uneven."""
+"""With fewer state rows per instance, chance alone makes them uneven."""
 
 
 @dataclass(frozen=True)

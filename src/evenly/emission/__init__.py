@@ -1,4 +1,4 @@
-"""Which outgoing queue of a machine may send next: one policy a file, and the agent that carries it out."""
+"""Which outgoing queue of a machine may send next: one policy per file, and the agent that carries it out."""
 
 from evenly.emission.policies.base import Backlogs, Emission
 from evenly.emission.policies.first_come import FCFS

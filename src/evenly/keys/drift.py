@@ -1,4 +1,4 @@
-"""When keys change: has the mapping in force become bad, and which few moves would mend it."""
+"""When keys change: has the mapping in force become bad, and which few moves would fix it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A plan rehearsed: every tuple of the dataflow through the threads of its placement, before anything is deployed.
 
 Each thread serves one tuple at a time, first come first served; a bundle of n threads that carries I tuples/s by its
-model takes n/I seconds a tuple, more or less by chance. Tuples reach threads as they are routed. The cores of a machine
+model takes n/I seconds per tuple, more or less by chance. Tuples reach threads as they are routed. The cores of a machine
 are a second place where work may pile up: every tuple brings its core-seconds. What the models do not know (caches,
 disturbance below full cores) is not in here either: this checks the plan and the prediction, not the models.
 """
@@ -52,7 +52,7 @@ class RehearsalOptions:
     """How a plan is rehearsed.
 
     `seconds` of arrivals at constant gaps; execution times vary by `cv` (standard deviation over mean, 0 to 0.5); a run
-    is stable while no completion time grows by more than `slope` seconds a second.
+    is stable while no completion time grows by more than `slope` seconds per second.
     """
 
     seconds: float = 120.0

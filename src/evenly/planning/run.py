@@ -29,7 +29,7 @@ class RealRun:
 
 
 def run_plan(plan: Plan, *, rate: float | None = None, seconds: float = 20.0, warm_up: float = 0.3) -> RealRun:
-    """Run a plan with its number of slots and threads, at `rate` (that of the plan) for so many seconds.
+    """Run a plan with its number of slots and threads, at `rate` (that of the plan) for this many seconds.
 
     Every operator but sources and sinks needs a `function`; tuples are routed as the prediction assumes. Slots are pinned
     to cores of their own as far as there are any.

@@ -1,4 +1,4 @@
-"""The page of a diagnosis: what is wrong, the picture that shows it, and the call that mends it."""
+"""The page of a diagnosis: what is wrong, the picture that shows it, and the call that fixes it."""
 
 from __future__ import annotations
 

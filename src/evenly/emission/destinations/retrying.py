@@ -16,7 +16,7 @@ def pause_s(refusals: int, retry_after: str | None, now_s: float, *, jitter: flo
 
     A server that asks for nothing ("0", or a date that has passed on our clock) is not asked as fast as it answers.
 
-    `now_s` is the time since 1970; `jitter`, from 0 to 1, is drawn unless told: it adds up to a tenth to what a server asked
+    `now_s` is the time since 1970; `jitter`, from 0 to 1, is drawn by default: it adds up to a tenth to what a server asked
     for, and takes up to half from what we chose.
 
     >>> pause_s(1, None, 0.0, jitter=0.0), pause_s(3, None, 0.0, jitter=1.0), pause_s(99, None, 0.0, jitter=0.0)

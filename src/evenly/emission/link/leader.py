@@ -40,7 +40,7 @@ class Leader:
 
     A queue of a dead process is dropped before it can be chosen. One that has the signal and tuples and sends none for
     `STALLED_AFTER` decisions, because its process or its destination hangs, is passed over until it sends again; it keeps
-    its signal. What is known of the queues is kept from decision to decision, because this runs a hundred times a second.
+    its signal. What is known of the queues is kept from decision to decision, because this runs a hundred times per second.
     """
 
     def __init__(self, segment: Segment, policy: Emission) -> None:

@@ -41,13 +41,13 @@ class Outgoing(Generic[T]):
         interval_ms: τ, 1 to 60,000. A link has one policy and one interval, those of the first queue on it; one that comes with
             others is told so in the log. Of 2,048 queues on a link, those that come later send without waiting for their turn.
         capacity: tuples that may wait, at least 1; `send` blocks while there are as many.
-        capacity_bytes: bytes of them, 64 MiB unless told; `send` blocks while as many wait. One tuple may be larger.
-        patience_ms: 10 intervals unless told.
-        longest_wait_ms: 100 intervals unless told; then the queue sends for one interval whatever the policy says.
-        limit_s: how long one call of `transmit` may take, no limit unless told. After that `send`, `flush` and `close` raise
+        capacity_bytes: bytes of them, 64 MiB by default; `send` blocks while as many wait. One tuple may be larger.
+        patience_ms: 10 intervals by default.
+        longest_wait_ms: 100 intervals by default; then the queue sends for one interval whatever the policy says.
+        limit_s: how long one call of `transmit` may take, no limit by default. After that `send`, `flush` and `close` raise
             SendFailed and nothing more is sent; the call itself cannot be ended, so what it does may still happen.
-        speed: how fast this queue can send, at least 1, for `weighted-lbf`; bytes a second or any other unit.
-        folder: where the shared memory is; /dev/shm unless told.
+        speed: how fast this queue can send, at least 1, for `weighted-lbf`; bytes per second or any other unit.
+        folder: where the shared memory is; /dev/shm by default.
 
     >>> sent = []
     >>> with Outgoing(sent.append, link="doctest") as queue:
@@ -118,9 +118,9 @@ class Outgoing(Generic[T]):
         return self._paced and self._agent.leads
 
     def send(self, data: T, *, size_bytes: int | None = None, timeout_s: float | None = None) -> None:
-        """Put a tuple at the end of the queue; blocks while it is full, at most `timeout_s` (no limit unless told).
+        """Put a tuple at the end of the queue; blocks while it is full, at most `timeout_s` (no limit by default).
 
-        `size_bytes` is the tuple's length unless told, or 1 if it has none.
+        `size_bytes` is the tuple's length by default, or 1 if it has none.
         """
         size = _size(data) if size_bytes is None else int(checked_number(size_bytes, "size_bytes", 0, 2**60))
         self._check_process()  # before the lock, which a thread of the parent may have held at the fork
@@ -138,7 +138,7 @@ class Outgoing(Generic[T]):
                 self._agent.segment.kick.change()  # the leader sleeps, and tuples begin to wait
 
     def flush(self, *, timeout_s: float | None = None) -> None:
-        """Return when all tuples are sent; SendFailed after `timeout_s` (no limit unless told)."""
+        """Return when all tuples are sent; SendFailed after `timeout_s` (no limit by default)."""
         self._check_process()
         with self._changed:
             self._check()

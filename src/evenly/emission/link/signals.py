@@ -39,7 +39,7 @@ class Word:
     """One word of a mapped file that processes can wait on, one thread at a time. `offset` must be a multiple of 4."""
 
     def __init__(self, memory: mmap.mmap, offset: int) -> None:
-        # All of it made once and in the cheapest way: this runs a hundred times a second, out of cold caches.
+        # All of it made once and in the cheapest way: this runs a hundred times per second, out of cold caches.
         self._cell = memoryview(memory)[offset : offset + 4].cast("I")
         self._kept = ctypes.c_uint32.from_buffer(memory, offset)
         self._address = ctypes.c_void_p(ctypes.addressof(self._kept))

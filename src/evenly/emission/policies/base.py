@@ -22,7 +22,7 @@ class Backlogs:
     """The queues of one link as they stand: one place each. Made by `Backlogs.of`, which checks everything.
 
     `tuples` and `sizes_bytes` are what waits; `heads` says when the tuple in front arrived, on any clock, and is infinite
-    where nothing waits; `speeds` is what each queue can send, in bytes a second or in any other unit.
+    where nothing waits; `speeds` is what each queue can send, in bytes per second or in any other unit.
 
     >>> Backlogs.of([3, 0, 5]).tuples.tolist()
     [3.0, 0.0, 5.0]

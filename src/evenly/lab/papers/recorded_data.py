@@ -6,11 +6,10 @@ import os
 from pathlib import Path
 
 DATA_VARIABLE = "EVENLY_DATA"
-DATA_FOLDER = Path("../shared/data")
 
 
 def find_recorded(file: str) -> Path | None:
-    """A recorded stream, in the folder that EVENLY_DATA names or in ../shared/data."""
+    """A recorded stream in the folder that EVENLY_DATA names; None if it names none, or has no such file."""
     named = os.environ.get(DATA_VARIABLE)
-    folders = ([Path(named)] if named else []) + [DATA_FOLDER]
-    return next((folder / file for folder in folders if (folder / file).is_file()), None)
+    found = Path(named) / file if named else None
+    return found if found is not None and found.is_file() else None

@@ -63,7 +63,7 @@ class Arrivals:
     def poisson(
         cls, queues: int, rate_per_s: float, *, slots: int = SLOTS, slot_ms: float = SLOT_MS, seed: int = 0
     ) -> Arrivals:
-        """Every queue receives `rate_per_s` tuples a second (at least 0) at random."""
+        """Every queue receives `rate_per_s` tuples per second (at least 0) at random."""
         if not 0.0 <= rate_per_s < np.inf:
             raise InvalidParameter(f"rate_per_s must be at least 0 and finite, got {rate_per_s}")
         length, width = checked_whole(slots, "slots", 1, 2**31), checked_whole(queues, "queues", 1, MOST_QUEUES)

@@ -40,7 +40,7 @@ class Stamped:
     def __init__(self, function: RowFunction, slowness: Sequence[float] = ()) -> None:
         self.function = function
         self.slowness = tuple(slowness)
-        # Asked once a task: a function is unpickled for each.
+        # Asked once per task: a function is unpickled for each.
         self._instance: int | None = None
 
     def __getstate__(self) -> dict[str, Any]:

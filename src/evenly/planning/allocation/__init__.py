@@ -1,4 +1,4 @@
-"""How many threads an operator needs: one algorithm a file."""
+"""How many threads an operator needs: one algorithm per file."""
 
 from evenly.planning.allocation.base import Allocation, Allocator, Bundle, Need
 from evenly.planning.allocation.lsa import LSA

@@ -1,4 +1,4 @@
-"""Which threads sit on which slot: one algorithm a file."""
+"""Which threads sit on which slot: one algorithm per file."""
 
 from evenly.planning.mapping.base import Placed, SlotMapping, ThreadPlacement, place_on, place_threads
 from evenly.planning.mapping.dsm import DSM

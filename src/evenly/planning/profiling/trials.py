@@ -24,7 +24,7 @@ class TrialOptions:
     """How a trial is run.
 
     `seconds` (above 0) of tuples, of which the first `warm_up` part (0 to 0.9) is not looked at; stable while the
-    completion time grows by no more than `slope` seconds a second; a slot has `memory_mib`.
+    completion time grows by no more than `slope` seconds per second; a slot has `memory_mib`.
     """
 
     seconds: float = 5.0
@@ -77,7 +77,7 @@ class SlotTrials:
 
 
 def latency_slope(found: RunResult, warm_up_s: float) -> float:
-    """How fast completion times grow after warm-up, in seconds a second."""
+    """How fast completion times grow after warm-up, in seconds per second."""
     counted = found.born_s >= warm_up_s
     born_s: F64 = found.born_s[counted]
     return slope(born_s, found.done_s[counted] - born_s) if born_s.size >= 3 else 0.0

@@ -49,7 +49,7 @@ def stream_apply_by_cost(
     routers: int | None = None,
     watch: CostWatch | None = None,
 ) -> RunningQuery:
-    """Start a query that runs `function` on every row of a stream, in `instances` tasks a batch with about the same work each.
+    """Start a query that runs `function` on every row of a stream, in `instances` tasks per batch with the same work each.
 
         def sink(results, batch_id):
             results.write.mode("overwrite").parquet(f"/data/sizes/batch={batch_id}")

@@ -65,7 +65,7 @@ def send(
     - `timeout_s`: above 0; for connecting, for each row and for the acknowledgement.
     - `sender`, `batch`, `checkpoint`: name and number a run to be able to repeat it as the same, and the folder that keeps what
       it sends, in `evenly/sending/<batch>`; remove that when the run will not be repeated. Other rows need another number:
-      under a number that was kept the rows of then are sent, which a warning in the log says. A random name and 0 unless told.
+      under a number that was kept the rows of then are sent, which a warning in the log says. A random name and 0 by default.
     """
     if df.isStreaming:
         raise StreamingMismatch("a streaming DataFrame is not sent at once: use stream_send")

@@ -46,7 +46,7 @@ def stream_send(
         evenly.stream_send(rows, to=evenly.TcpLines("collector", 9000), checkpoint="/data/to-collector")
 
     Every batch is sent as `send` does it, with its guarantees and its options; the next begins when the destination has all of
-    it. `sender` is the query's id unless told, which is kept in the checkpoint, and `batch` the number of the batch. A batch is
+    it. `sender` is the query's id by default, which is kept in the checkpoint, and `batch` the number of the batch. A batch is
     written into the folder `evenly/sending` of the checkpoint before its first row leaves, and sent from there. So one that is
     run again after a failure or a restart is sent as the same rows with the same identities, on any number of cores.
     A destination that fails ends the query, once Spark has run the task as often as it is set to; start it again.

@@ -1,4 +1,4 @@
-"""The job that sends: one task a partition, each through a paced queue, and what they have sent."""
+"""The job that sends: one task per partition, each through a paced queue, and what they have sent."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from evenly.kernels.types import F64, I64
 from evenly.lab.papers.dkg.bench import Bench, Sample, spread_row
-from evenly.lab.papers.recorded_data import DATA_FOLDER, DATA_VARIABLE, find_recorded
+from evenly.lab.papers.recorded_data import DATA_VARIABLE, find_recorded
 from evenly.lab.papers.verdicts import Verdict, number, sentence
 from evenly.lab.simulation.keys import Runs, Setting, Summary, simulate_recorded
 from evenly.report.figures import Curve, Curves, PaperFigure
@@ -126,7 +126,7 @@ def figure_10(bench: Bench) -> PaperFigure:
     trace = find_recorded(TRACE)
     if trace is None:
         return PaperFigure(
-            "10", title, skipped=f"no {TRACE} in ${DATA_VARIABLE} or {DATA_FOLDER}: set the variable to its folder"
+            "10", title, skipped=f"no {TRACE} in the folder that ${DATA_VARIABLE} names: set the variable to its folder"
         )
     keys = pitch_cells(np.asarray(read_column(trace, "x")), np.asarray(read_column(trace, "y")))
     half = keys.size // 2

@@ -44,7 +44,7 @@ RULES: dict[str, EmissionRule] = {
 
 @dataclass(frozen=True)
 class Link:
-    """N queues that each receive so many tuples a second."""
+    """N queues that each receive so many tuples per second."""
 
     queues: int
     rate: int

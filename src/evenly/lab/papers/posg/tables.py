@@ -129,7 +129,7 @@ def table_latency(bench: Bench) -> PaperFigure:
 
 
 def table_costs(bench: Bench) -> PaperFigure:
-    """Messages, memory and decisions a second."""
+    """Messages, memory and decisions per second."""
     found = bench.measure(DEFAULT)
     series = (*READINGS, EVENLY)
     table = [("", f"messages for {TUPLES:,} tuples", "scheduler, B", "an instance, B", "decisions/s")]
@@ -161,12 +161,12 @@ def table_costs(bench: Bench) -> PaperFigure:
         holds=most <= 0.01 * TUPLES,
         why="at most one message for 100 tuples",
     )
-    title = "What groupings cost: messages, memory, and decisions a second on this machine"
+    title = "What groupings cost: messages, memory, and decisions per second on this machine"
     return PaperFigure("table-costs", title, points=points, verdicts=[verdict.row()], table=table)
 
 
 def decisions_per_s(grouping: POSG | VirtualFinish, *, tuples: int = 262_144) -> float:
-    """How many tuples a second a scheduler that knows costs can send, on one core: the best of 5 tries, in CPU time."""
+    """How many tuples per second a scheduler that knows costs can send, on one core: the best of 5 tries, in CPU time."""
     stage = DEFAULT.stage(0)
     taught(grouping, stage)
     keys = np.resize(stage.keys, tuples)

@@ -1,4 +1,4 @@
-"""Key groupings, one algorithm a file: every tuple of a key goes to one instance."""
+"""Key groupings, one algorithm per file: every tuple of a key goes to one instance."""
 
 from evenly.keys.dkg import DKG
 from evenly.lab.rivals.keys.consistent_hashing import ConsistentHashing

@@ -1,4 +1,4 @@
-"""Shuffle groupings, one algorithm a file: tuples go where there is time for them."""
+"""Shuffle groupings, one algorithm per file: tuples go where there is time for them."""
 
 from evenly.lab.rivals.shuffle.full_knowledge import FullKnowledge
 from evenly.lab.rivals.shuffle.least_loaded_channels import LeastLoadedChannels

@@ -1,4 +1,4 @@
-"""Splitting groupings, one algorithm a file: a heavy key may be on several instances, so a merge step must follow."""
+"""Splitting groupings, one algorithm per file: a heavy key may be on several instances, so a merge step must follow."""
 
 from evenly.lab.rivals.splitting.cam import CAM
 from evenly.lab.rivals.splitting.d_choices import DChoices
