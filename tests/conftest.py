@@ -1,4 +1,7 @@
-"""Recorded streams where they are there; and how long each folder of tests took, printed at the end."""
+"""For all tests: examples, recorded streams where they are there, and how long each folder took, printed at the end.
+
+Property tests draw the same examples in each run where `CI` is set.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,10 @@ from collections import defaultdict
 from pathlib import Path, PurePosixPath
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("evenly", deadline=None, max_examples=60, print_blob=True, derandomize="CI" in os.environ)
+settings.load_profile("evenly")
 
 RECORDED = Path(__file__).parents[2] / "shared" / "data"
 if RECORDED.is_dir():
