@@ -255,9 +255,9 @@ def test_one_large_write_to_a_slow_receiver_is_not_called_hanging(pacing):
 
 
 def test_a_slow_receiver_has_its_time_as_long_as_it_gives_signs(pacing):
-    """It takes 2 s for all lines, with a limit of 1 s: every acknowledgement of a part is a sign."""
-    with LineReceiver(each_s=0.008) as receiver:
-        deliver(BODIES, TcpLines("127.0.0.1", receiver.port), PARTITION, pacing(1.2))
+    """It takes 6 s for all lines, with a limit of 5 s: every acknowledgement of a part is a sign."""
+    with LineReceiver(each_s=0.024) as receiver:
+        deliver(BODIES, TcpLines("127.0.0.1", receiver.port), PARTITION, pacing(5.0))
         assert len(receiver.lines) == 250
 
 

@@ -350,5 +350,5 @@ def test_an_error_of_several_lines_reaches_the_driver_with_its_row():
     carried = PythonException(f"Traceback:\nevenly.errors.FunctionFailed: {error}\n\n\tat org.apache.spark.Task")
     told = str(own_error(carried))
     assert told == str(error)
-    assert re.match(r'the function raised ValueError: first second thirdx+…; on {"id": 7}. on_error', told)
+    assert re.match(r'the function raised ValueError: first second thirdx+…; on {"id": 7}. CallOptions\(on_error', told)
     assert len(told) < 3_000

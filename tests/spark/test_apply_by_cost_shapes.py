@@ -223,7 +223,7 @@ def test_columns_of_any_name_and_of_one_name_twice(spark, learnt, routers):
     costs = model_of(spark, {n: 50.0**n for n in range(4)}, "slot % 4", "long") if learnt else None
     df = spark.range(0, 40, 1, 3).select(*(F.col("id") + at for at in range(len(ODD)))).toDF(*ODD)
     watch = evenly.CostWatch()
-    result = evenly.by_cost(
+    result = evenly.apply_by_cost(
         df,
         lambda row: [*row, row["a.b"] + row["x`y"]],
         "numbers array<long>",
@@ -239,17 +239,17 @@ def test_columns_of_any_name_and_of_one_name_twice(spark, learnt, routers):
 
 def test_rows_without_columns_are_rows(spark):
     df = spark.range(0, 7, 1, 2).select()
-    assert evenly.by_cost(df, len, "n int", instances=2).collect() == [Row(n=0)] * 7
+    assert evenly.apply_by_cost(df, len, "n int", instances=2).collect() == [Row(n=0)] * 7
 
 
 def test_a_schema_is_what_it_says_in_this_session_now(spark):
     df = spark.range(1)
-    assert evenly.by_cost(df, lambda _: None, "t timestamp", instances=1).schema["t"].dataType.typeName() == "timestamp"
+    assert evenly.apply_by_cost(df, lambda _: None, "t timestamp", instances=1).schema["t"].dataType.typeName() == "timestamp"
     spark.conf.set("spark.sql.timestampType", "TIMESTAMP_NTZ")
     try:
-        kind = evenly.by_cost(df, lambda _: None, "t timestamp", instances=1).schema["t"].dataType
+        kind = evenly.apply_by_cost(df, lambda _: None, "t timestamp", instances=1).schema["t"].dataType
     finally:
         spark.conf.unset("spark.sql.timestampType")
     assert kind.typeName() == "timestamp_ntz"
     with pytest.raises(ColumnConflict, match="the schema names the field 'n' twice"):
-        evenly.by_cost(df, lambda _: (1, 2), "n int, n int", instances=1)
+        evenly.apply_by_cost(df, lambda _: (1, 2), "n int, n int", instances=1)
