@@ -9,6 +9,7 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 import pytest
+from known_costs import model_of
 
 from command import run
 from evenly.cli import paper_shuffle
@@ -52,15 +53,16 @@ def test_every_way_runs_every_row_once(trial):
     df.unpersist()
 
 
-def test_evenly_learns_and_then_gives_the_dear_rows_to_all(trial):
-    df = trial.frame(waits(400, times=5.0), partitions=2)  # so costly that dealing by cost pays
+def test_evenly_learns_and_then_gives_the_dear_rows_to_all(spark, trial):
+    df = trial.frame(waits(400, times=5.0), partitions=2)
     first, model = trial.by_evenly(df, 2, costs=None)
     assert first.rows == 400
     assert model.rows == 400, "all rows were measured"
-    batch, more = trial.by_evenly(df, 2, costs=model)
+    known = model_of(spark, {0: 0.001, 1: 0.001, 2: 0.002, 3: 5.0}, "key", "long")  # so costly that dealing by cost pays
+    batch, more = trial.by_evenly(df, 2, costs=known)
     assert batch.rows == 400
-    assert more.rows == 800, "what was known and what was measured now"
-    dear = batch.instance[batch.costs_s > 0.015]
+    assert more.rows == known.rows + 400, "what was known and what was measured now"
+    dear = batch.instance[batch.costs_s >= 0.02]
     assert abs(int((dear == 0).sum()) - int((dear == 1).sum())) <= 0.1 * dear.size
     df.unpersist()
 
