@@ -72,7 +72,7 @@ def agree(stage: Stage, grouping) -> None:
     np.testing.assert_array_equal(fast.matrices, slow.matrices)
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(SEEDS, st.sampled_from(sorted(READINGS)), st.integers(1, 12), st.sampled_from([0.0, 0.3, 10.0]), st.integers(1, 60))
 @example(8610466, "a", 5, 0.3, 30)
 def test_a_compiled_run_is_what_the_two_machines_do(seed, reading, window, tolerance, patience):
@@ -81,7 +81,7 @@ def test_a_compiled_run_is_what_the_two_machines_do(seed, reading, window, toler
     agree(stage, POSG(stage.instances, **options))
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(SEEDS, SWITCHES, st.sampled_from([2, 8, 30]))
 @example(2147384831, TIED, 2)
 def test_a_compiled_run_is_what_the_default_scheduler_and_its_instances_do(seed, switches, window):
