@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from faults.schedule import Shape
 
-_GROUPS = 40
+GROUPS = 40
 _COPIES = 3
 STABLE = ("row", "g", "v", "ts")
 """Columns of every input besides the key: number, a number for each key, a value, a time."""
@@ -47,9 +47,9 @@ def stable(spark: SparkSession, shape: Shape, seed: int) -> DataFrame:
     """The rows, computed the same every time: number, key, what identifies the key, value, time."""
     drawn = F.pmod(F.xxhash64(F.col("id"), F.lit(seed)), F.lit(1_000_003)) / 1_000_003.0
     groups = {
-        "flat": F.floor(drawn * _GROUPS),
-        "zipf": F.floor(F.pow(drawn, F.lit(3.0)) * _GROUPS),
-        "hot": F.when(drawn < 0.6, F.lit(3)).otherwise(F.floor(drawn * _GROUPS)),
+        "flat": F.floor(drawn * GROUPS),
+        "zipf": F.floor(F.pow(drawn, F.lit(3.0)) * GROUPS),
+        "hot": F.when(drawn < 0.6, F.lit(3)).otherwise(F.floor(drawn * GROUPS)),
         "one": F.lit(3),
     }
     rows = spark.range(0, shape.rows, 1, 4).select(F.col("id").alias("row"), groups[shape.skew].cast("int").alias("g"))
