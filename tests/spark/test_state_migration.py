@@ -365,10 +365,13 @@ def test_the_slot_is_found_by_the_schemas_of_the_state():
     windows = fields("struct<window:struct<start:timestamp,end:timestamp>,user:string,slot:int>")
     assert key_layout("stateStoreSave", windows, key=("user",), slot="slot").within == ("window",)
     assert key_layout("dedupe", fields("struct<id:bigint>"), key=("user",), slot="slot") is None
-    renamed = StructType().add("u", "string").add("s", "integer", metadata={MARK: "{}"})
+    mark = {MARK: '{"key": ["user"], "window": null}'}
+    renamed = StructType().add("u", "string").add("s", "integer", metadata=mark)
     layout = key_layout("dedupe", renamed, key=("user",), slot="slot")
     assert (layout.key, layout.slot) == (("u",), "s")
-    side = StructType().add("u", "string").add("s", "integer", metadata={MARK: "{}"}).add("n", "integer")
+    with pytest.raises(ImmovableState, match=r"is grouped by \(u, s\), not by \(player, slot\)"):
+        key_layout("dedupe", renamed, key=("player",), slot="slot")
+    side = StructType().add("u", "string").add("s", "integer", metadata=mark).add("n", "integer")
     assert value_paths(JOIN, side, layout, slot="slot") == (((3, 1),),)
     with pytest.raises(ImmovableState, match="operator sessionWindowStateStoreSaveExec cannot be moved"):
         key_layout("sessionWindowStateStoreSaveExec", group, key=("user",), slot="slot")

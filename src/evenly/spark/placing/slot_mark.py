@@ -26,3 +26,9 @@ def slot_names(fields: StructType, slot: str) -> tuple[str, ...]:
     """The fields of a schema that hold the slot: those with its mark, whatever they are called now; without a mark the name."""
     found = tuple(field.name for field in fields.fields if MARK in (field.metadata or {}))
     return found or tuple(name for name in fields.names if name.lower() == slot.lower())
+
+
+def placing_key(fields: StructType, slot: str) -> tuple[str, ...]:
+    """The key that the slot of this name was made for, as its mark says; none without a mark."""
+    mark = (fields[slot].metadata or {}).get(MARK)
+    return tuple(json.loads(mark)["key"]) if mark else ()

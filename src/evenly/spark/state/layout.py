@@ -9,7 +9,7 @@ from pyspark.sql.types import IntegerType, StructType
 
 from evenly.errors import ImmovableState
 from evenly.spark.keyed.keys import last_part
-from evenly.spark.placing.slot_mark import slot_names
+from evenly.spark.placing.slot_mark import placing_key, slot_names
 from evenly.spark.state.reading import JOIN
 from evenly.spark.state.unsafe_rows import Path
 
@@ -47,7 +47,7 @@ class KeyLayout:
 def key_layout(operator: str, grouping: StructType, *, key: Sequence[str], slot: str) -> KeyLayout | None:
     """The layout of an operator's grouping key, None if it is not grouped by the slot: then its state stays where it is.
 
-    The slot is known by its mark, whatever it was renamed to; key columns that are not found by name are those before it. A
+    The slot is known by its mark, whatever it was renamed to; columns of its key that were renamed too are those before it. A
     stream-stream join keeps neither marks nor names of its key, so its key is taken to be `(key…, slot)` in that order. The
     slots that are found there are compared with the mapping's before anything is written.
     """
@@ -62,7 +62,9 @@ def key_layout(operator: str, grouping: StructType, *, key: Sequence[str], slot:
         by_name = {name.lower(): name for name in names}
         place = names.index(slots[0])
         named = [by_name[name] for name in wanted if name in by_name]
-        found = (*(named if len(named) == len(wanted) else names[max(0, place - len(wanted)) : place]), slots[0])
+        if len(named) < len(wanted) and [last_part(name).lower() for name in placing_key(grouping, slots[0])] == wanted:
+            named = list(names[max(0, place - len(wanted)) : place])  # the pipeline has renamed them
+        found = (*named, slots[0])
     if len(found) != len(wanted) + 1 or not isinstance(grouping[found[-1]].dataType, IntegerType):
         raise ImmovableState(
             f"the state of {operator} is grouped by ({', '.join(names)}), not by ({', '.join((*key, slot))}): "
