@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 import evenly
 from cost_parts import Rows, cpu_s, say, session
@@ -227,6 +228,36 @@ def routing(widths: dict[int, int]) -> Rows:
                 added = (seconds - least["repartition(k)"]) / rows * 1e6
                 results.append({"series": name, "row_bytes": width, "rows": rows, "cpu_s": seconds, "added_us": added})
             say(f"routing at {width} B: {', '.join(f'{name} {least[name]:.2f} cpu-s' for name in ways)}")
+    return results
+
+
+def fixed() -> Rows:
+    """Seconds of a job whose 2,000 rows cost nothing, each way to deal them, calls included; medians."""
+    results: Rows = []
+    with session(K) as spark, tempfile.TemporaryDirectory() as folder:
+        df = spark.read.parquet(written(Path(folder), "tweets", 2_000, 0, 0)).withColumn("cost_us", F.lit(0.0))
+        trial, table = Trial(spark, WaitCost(), "number bigint", "key"), _thousand(spark)
+        told = Routing(table, np.full(K, 1 / K))
+
+        def keyed() -> DataFrame:
+            return with_id(df, ("key",), order="content").withColumn("__evenly_id", F.xxhash64("key"))
+
+        ways: dict[str, Callable[[], DataFrame]] = {
+            "repartition(k)": lambda: df.repartition(K),
+            "in turn": lambda: deal_in_turn(keyed(), table, K),
+            "routers": lambda: route(keyed(), told, routers=None),
+            "one router": lambda: route(keyed(), told, routers=1),
+        }
+        seconds: dict[str, list[float]] = {name: [] for name in ways}
+        for turn in range(20):
+            for name, way in ways.items():
+                batch = trial.measured(lambda way=way: trial.mapped(way().select(*df.columns)))  # type: ignore[misc]
+                if turn >= 10:  # the first ones compile
+                    seconds[name].append(batch.seconds)
+        plain = statistics.median(seconds["repartition(k)"])
+        for name, found in seconds.items():
+            median = statistics.median(found)
+            results.append({"series": name, "seconds": median, "added_s": median - plain})
     return results
 
 

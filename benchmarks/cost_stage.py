@@ -1,6 +1,6 @@
 """A Python function whose cost depends on the row: Spark's ways to spread the rows, and `evenly.apply_by_cost`.
 
-    python benchmarks/cost_stage.py [--part jobs|batch|completion|overhead|routing|memory] [--costs tweets] [--quick] [--json]
+    python benchmarks/cost_stage.py [--part jobs] [--costs tweets] [--quick] [--json]
 
 Applications of the POSG and OSG papers, on recorded rows if EVENLY_DATA names their folder, else on generated ones: tweets
 (waits of 1, 5 and 25 ms), reach (a real search, filled up with a wait to a time for each edge) and documents (words counted,
@@ -15,6 +15,7 @@ batch       time of the stage (first row's start to last row's end) as a ratio t
 completion  mean completion time from the job's submission on: S_L of `repartition(k)` over Evenly, k = 2 to 10
 overhead    a function of 50 us that only computes, on two slots: Evenly beside mapInArrow, costs varying and constant
 routing     what routing takes beyond repartition(k) by the row and the byte: the constants of `RoutingCosts`
+fixed       what each way to deal rows takes however few they are: the fixed times of `RoutingCosts`
 memory      what is learnt of 100 million rows
 
 Without --part: jobs, overhead and memory.
@@ -27,13 +28,13 @@ import sys
 from collections.abc import Callable
 
 from arguments import benchmark_parser
-from cost_jobs import COSTS, SIZES, WAYS, WIDTHS, jobs, routing
+from cost_jobs import COSTS, SIZES, WAYS, WIDTHS, fixed, jobs, routing
 from cost_parts import APPLICATIONS, batch, completion, memory, overhead
 from evenly.cli.output import print_json
 
 Rows = list[dict[str, object]]
 Bar = tuple[str, str, bool]
-PARTS = ("jobs", "batch", "completion", "overhead", "routing", "memory")
+PARTS = ("jobs", "batch", "completion", "overhead", "routing", "fixed", "memory")
 USUAL = ("jobs", "overhead", "memory")
 MOST_RATIO, LEAST_FASTER, PROMISED = 1.03, 1.15, 0.05
 
@@ -226,12 +227,20 @@ def show_routing(rows: Rows) -> list[Bar]:
     return []
 
 
+def show_fixed(rows: Rows) -> list[Bar]:
+    """Seconds of a job of nothing."""
+    print("Jobs whose rows cost nothing\n")
+    table(["way", "s", "added s"], [[str(row["series"]), f"{row['seconds']:.3f}", f"{row['added_s']:+.3f}"] for row in rows])
+    return []
+
+
 SHOWN: dict[str, Callable[[Rows], list[Bar]]] = {
     "jobs": show_jobs,
     "batch": show_batch,
     "completion": show_completion,
     "overhead": show_overhead,
     "routing": show_routing,
+    "fixed": show_fixed,
     "memory": show_memory,
 }
 
@@ -264,6 +273,7 @@ def main() -> None:
         "routing": lambda: routing(
             {100: 40_000, 10_000: 4_000} if options.quick else {100: 400_000, 1_000: 100_000, 10_000: 20_000}
         ),
+        "fixed": fixed,
         "batch": lambda: batch(names, counts, options.seconds, options.rounds),
         "completion": lambda: completion([name for name in names if name != "documents"], options.seconds),
         "overhead": lambda: overhead(options.rows),

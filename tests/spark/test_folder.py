@@ -40,11 +40,11 @@ def test_what_is_not_there_has_nothing_in_it_and_needs_no_removal(spark, tmp_pat
 
 def test_the_arrow_schema_follows_the_settings_of_the_session(spark):
     empty = spark.createDataFrame([], "a string, b timestamp")
-    usual = arrow_schema(empty)
+    usual = arrow_schema(spark, empty.schema, empty)
     assert usual.field("a").type == pa.string()
     spark.conf.set("spark.sql.execution.arrow.useLargeVarTypes", "true")
     try:
-        assert arrow_schema(empty).field("a").type == pa.large_string()
+        assert arrow_schema(spark, empty.schema, empty).field("a").type == pa.large_string()
     finally:
         spark.conf.unset("spark.sql.execution.arrow.useLargeVarTypes")
-    assert arrow_schema(empty) == usual
+    assert arrow_schema(spark, empty.schema, empty) == usual

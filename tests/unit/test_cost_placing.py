@@ -47,7 +47,8 @@ def test_what_equal_numbers_of_rows_leave_uneven_is_as_the_formula_says(rows):
 
 
 def test_few_costly_rows_are_dealt_by_cost_and_the_figures_are_told():
-    decision = choose_dealing(varied(), 8, rows=2_000)
+    assert not choose_dealing(varied(), 8, rows=2_000).by_cost, "a batch of two seconds is over before routing has paid"
+    decision = choose_dealing(varied(mean_s=0.08), 8, rows=2_000)
     assert decision.by_cost
     assert 0.03 < decision.gain < decision.promised < 0.2
     assert decision.reason.startswith("by cost")
@@ -63,7 +64,7 @@ def test_the_promise_falls_with_the_root_of_the_rows():
 def test_cheap_rows_and_wide_rows_go_out_evenly():
     cheap = varied(mean_s=10e-6)
     assert not choose_dealing(cheap, 8, rows=100_000_000).by_cost
-    model = varied(mean_s=0.008)
+    model = varied(mean_s=0.03)
     assert choose_dealing(model, 8, rows=2_000, row_bytes=1e4, slots=8).by_cost
     assert not choose_dealing(model, 8, rows=2_000, row_bytes=1e7, slots=8).by_cost
 
@@ -106,10 +107,11 @@ def test_the_rows_of_the_last_batch_are_remembered_saved_and_merged():
     assert varied(rows=300).merge(model).batch_rows == 700
 
 
-def test_rows_are_dealt_in_turn_unless_routers_pay_for_themselves():
-    model = varied(rows=500)
-    assert choose_dealing(model, 8, rows=2_000, partitions=4).way == "in turn"
-    assert choose_dealing(model, 8, rows=2_000, partitions=4, ways=DEALING_WAYS[1:]).way != "in turn"
+def test_many_bytes_are_dealt_in_turn_and_few_by_routers():
+    model, wide = varied(mean_s=0.03), {"partitions": 4, "row_bytes": 1e6, "slots": 8}
+    assert choose_dealing(model, 8, rows=2_000, **wide).way == "in turn"
+    assert choose_dealing(model, 8, rows=2_000, **wide, ways=DEALING_WAYS[1:]).way != "in turn"
+    assert choose_dealing(model, 8, rows=2_000, partitions=4, slots=8).way == "routers"
     long = varied(rows=500, mean_s=10.0)  # the start of Python is nothing to these, and what is left over is a row or two
     assert choose_dealing(long, 8, rows=500, partitions=4, row_bytes=100.0).way == "one router"
     assert choose_dealing(long, 8, rows=500, partitions=4).reason.startswith("by cost, by routers: ")

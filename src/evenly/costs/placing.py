@@ -23,22 +23,22 @@ DEALING_WAYS: tuple[DealingWay, ...] = ("in turn", "routers", "one router")
 class RoutingCosts:
     """What dealing by cost takes beyond `repartition(k)`, in seconds.
 
-    Routers by the row and the byte as `benchmarks/cost_stage.py --part routing` measures cpu time; the others, and the fixed
-    times (a larger plan, Python on the map side), are assumed with care.
+    By the row and the byte as `benchmarks/cost_stage.py --part routing` measures cpu time; fixed times (a larger plan, sorts,
+    code to compile, calls of the JVM) by rows that cost nothing, `--part fixed`, on two cores with Python already started.
 
     Rows are dealt where they are read, so what is by the row and the byte is shared by as many tasks as there are slots:
     `turn` in turn, `router` through Python. `gather` is what one router takes more: a stage of its own, through one task.
     """
 
-    turn_fixed_s: float = 0.08
+    turn_fixed_s: float = 0.25
     turn_row_s: float = 0.5e-6
-    turn_byte_s: float = 0.1e-9
-    router_fixed_s: float = 0.3
+    turn_byte_s: float = 0.6e-9
+    router_fixed_s: float = 0.18
     router_row_s: float = 3e-6
-    router_byte_s: float = 4.5e-9
-    gather_fixed_s: float = 0.12
+    router_byte_s: float = 1.5e-9
+    gather_fixed_s: float = 0.08
     gather_row_s: float = 2e-6
-    gather_byte_s: float = 8e-9
+    gather_byte_s: float = 3e-9
 
 
 @dataclass(frozen=True)
@@ -75,6 +75,8 @@ class DealingChoice:
 LEAST_GAIN = 0.01
 """A gain below this is within the noise of what it was computed from."""
 
+_CARE = 1.5
+"""What routing takes is measured on a warm JVM; on a cold one it was up to so many times as much."""
 _MOST_FOR_COMPLETION = 0.015
 _LEAST_SPREAD = 0.3
 _GIANT = 0.5
@@ -99,7 +101,8 @@ def choose_dealing(
     None: not known. Then it is decided with care: evenly if the number of rows is not known, no single router if the bytes
     are not, as many parts as instances. `ways` are those by cost that there are.
 
-    By cost where that is expected to save 1 % of the batch's time after routing is paid. The objective "completion" gains by
+    By cost where that is expected to save 1 % of the batch's time after routing is paid, and half as much again as routing
+    takes. The objective "completion" gains by
     the order of rows within an instance too, so there routing may take 1.5 % of the time and save nothing of it.
     """
     if instances < 1:
@@ -151,9 +154,10 @@ def _decided(found: DealingChoice, objective: str, *, spread: float) -> DealingC
     saved, paid = found.promised, found.routing_s / found.even_s
     told = f"dealing by cost saves {saved:.1%} of {found.even_s:.3g} s for {found.rows:,} rows, routing takes {paid:.1%}"
     routers = {"routers": ", by routers", "one router": ", by one router"}.get(found.way, "")
-    if found.gain >= LEAST_GAIN:
+    if found.gain >= LEAST_GAIN and saved >= _CARE * paid:
         return replace(found, reason=f"by cost{routers}: {told}")
-    if objective == "completion" and spread >= _LEAST_SPREAD and found.cost_s <= (1.0 + _MOST_FOR_COMPLETION) * found.even_s:
+    with_care_s = found.cost_s + (_CARE - 1.0) * found.routing_s
+    if objective == "completion" and spread >= _LEAST_SPREAD and with_care_s <= (1.0 + _MOST_FOR_COMPLETION) * found.even_s:
         return replace(found, reason=f"by cost{routers}, short rows first: {told}")
     return replace(found, way="evenly", reason=f"evenly: {told}")
 

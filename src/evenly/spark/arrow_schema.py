@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 
 from evenly.spark.features import Feature, has
 
@@ -12,11 +14,20 @@ _SETTINGS = ("spark.sql.session.timeZone", "spark.sql.execution.arrow.useLargeVa
 _known: dict[tuple[str | None, ...], pa.Schema] = {}
 
 
-def arrow_schema(empty: DataFrame) -> pa.Schema:
-    """The Arrow schema of a DataFrame without rows, asked once for each schema and each value of the settings that count."""
-    spark = empty.sparkSession
-    asked = (empty.schema.json(), *(spark.conf.get(setting, None) for setting in _SETTINGS))
+def arrow_schema(spark: SparkSession, schema: StructType, empty: DataFrame | None = None) -> pa.Schema:
+    """The Arrow schema of a Spark schema, asked once for each schema and each value of the settings that count.
+
+    `empty` is a DataFrame of that schema without rows, if there is one; without it all fields may be null.
+    """
+    asked = (schema.json(), *(spark.conf.get(setting, None) for setting in _SETTINGS))
     if asked not in _known:
-        asks = has(spark, Feature.TO_ARROW)
-        _known[asked] = empty.toArrow().schema if asks else to_arrow_schema(empty.schema)
+        if has(spark, Feature.TO_ARROW):
+            _known[asked] = (_nothing(spark, schema) if empty is None else empty).toArrow().schema
+        else:
+            _known[asked] = to_arrow_schema(schema)
     return _known[asked]
+
+
+def _nothing(spark: SparkSession, schema: StructType) -> DataFrame:
+    """A query without tasks."""
+    return spark.range(0).select(*(F.lit(None).cast(field.dataType).alias(field.name) for field in schema.fields))

@@ -134,7 +134,7 @@ class Trial:
 
     def mapped(self, df: DataFrame, slowness: Sequence[float] = ()) -> DataFrame:
         """The function on the partitions that there are."""
-        returned = arrow_schema(self.spark.createDataFrame([], self.schema))
+        returned = arrow_schema(self.spark, self.spark.createDataFrame([], self.schema).schema)
         return df.mapInArrow(in_arrow(Stamped(self.function, slowness), returned), self.schema)
 
     def round_robin(self, df: DataFrame, partitions: int, slowness: Sequence[float] = ()) -> TimedBatch:

@@ -56,8 +56,7 @@ class CallStage:
         strict = frozenset(field.name for field in parsed.fields if not field.nullable)
         calls = Calls(function, threads=call.threads, retries=call.retries, limit_s=call.time_limit_s)
         require(df.sparkSession, Feature.TO_ARROW, by="dealing rows by cost", remedy="Use mapInArrow")
-        nothing = (F.lit(None).cast(field.dataType).alias(field.name) for field in nullable.fields)
-        shape = Shape(arrow_schema(df.sparkSession.range(0).select(*nothing)), strict)
+        shape = Shape(arrow_schema(df.sparkSession, nullable), strict)
         once = call.skip and one_attempt(df)
         work = Work(calls, shape, tuple(df.columns), batch_rows=call.batch_rows, skip=call.skip, one_attempt=once)
         return cls(work, options, nullable.add(ERROR, LETTER_TYPE) if call.skip else nullable)
@@ -124,10 +123,10 @@ class CallStage:
 def reports_of(ran: DataFrame) -> list[InstanceReport]:
     """The reports among the results of a stage that was run (and persisted)."""
     with worker_errors():
-        told = ran.where(F.col(REPORT).isNotNull()).select(REPORT).collect()
+        told = ran.where(f"{REPORT} is not null").select(REPORT).collect()
     return [InstanceReport.from_bytes(bytes(row[0])) for row in told]
 
 
 def results_of(ran: DataFrame) -> DataFrame:
     """The results alone."""
-    return ran.where(F.col(REPORT).isNull()).drop(REPORT)
+    return ran.where(f"{REPORT} is null").drop(REPORT)

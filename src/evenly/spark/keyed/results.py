@@ -44,7 +44,7 @@ class Results:
     @cached_property
     def arrow(self) -> pa.Schema:
         """What Spark makes of the schema in Arrow."""
-        return arrow_schema(self.empty)
+        return arrow_schema(self.empty.sparkSession, self.schema, self.empty)
 
 
 def _is_on(spark: SparkSession, setting: str, default: str) -> bool:
