@@ -14,7 +14,9 @@ from evenly.costs import CostMeter, CostModel
 from evenly.costs.turns import in_turn
 from evenly.measures import imbalance_pct
 from evenly.spark.costs.dealing import deal_in_turn
+from evenly.spark.costs.options import StageOptions
 from evenly.spark.costs.row_ids import content_hash, with_id
+from evenly.spark.costs.stage import CallStage, results_of
 from evenly.spark.placing.murmur3 import hash_int, slots
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import tests
@@ -145,7 +147,8 @@ def plan_of(df):
 def test_rows_stay_in_the_jvm_until_the_function_gets_them(spark, model):
     """One exchange, as with `repartition`, and the sort below it is there, though another one follows."""
     df = kinds(spark).withColumn("body", F.repeat(F.lit("x"), 1_000))
-    plan = plan_of(evenly.apply_by_cost(df, double, "n long", instances=INSTANCES, costs=model))
+    stage = CallStage.of(df, double, "n long", StageOptions(INSTANCES, "completion"))
+    plan = plan_of(results_of(stage.by_cost(with_id(df, ("kind",), order="content"), model, report=False, way="in turn")))
     assert (plan.count("MapInArrow"), plan.count("EvalPython"), plan.count("Exchange")) == (1, 0, 1)
     assert plan.index("Sort [__evenly_estimate") < plan.index("Exchange") < plan.index("Sort [(shiftleft")
     assert len(plan) < 10_000
@@ -185,7 +188,7 @@ def test_columns_of_any_kind_and_name_are_dealt(spark, model):
     df = kinds(spark, 200).selectExpr("*", "map('a', id) as m", "parse_json('[1]') as v", "cast(null as int) as nothing")
     watch = evenly.CostWatch()
     result = evenly.apply_by_cost(df, lambda row: row.m["a"] + row.id, "n long", instances=3, costs=model, watch=watch)
-    assert watch.decision.way == "in turn"
+    assert watch.decision.by_cost
     assert sorted(row.n for row in result.collect()) == [2 * at for at in range(200)]
     named = df.selectExpr("*", "id as `a.b`", "id as `back``quote`")  # mapInArrow refuses these names
     dealt = deal_in_turn(with_id(named, ("kind",), order="content"), model.table, 3)
@@ -320,7 +323,7 @@ def test_the_watch_counts_what_the_instances_did(spark, model):
     assert [report.instance for report in watch.reports] == list(range(INSTANCES))
     assert {report.executor for report in watch.reports} == {watch.reports[0].executor}
     estimated = [report.estimated_s for report in watch.reports]
-    assert sum(estimated) == pytest.approx(ROWS / 100 * (2 * 40 + 4 * 20 + 14 * 8 + 30 * 2 + 50 * 1) / 1000, rel=0.02)
+    assert sum(estimated) == pytest.approx(ROWS / 100 * (2 * 40 + 4 * 20 + 14 * 8 + 30 * 2 + 50 * 1), rel=0.02)
     assert imbalance_pct(estimated) < 1.0
     assert watch.costs.rows == pytest.approx(model.rows + ROWS)
     with pytest.raises(evenly.EvenlyError, match="one for each"):
