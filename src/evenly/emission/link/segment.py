@@ -110,7 +110,7 @@ class Segment:
         except FileNotFoundError as error:
             if not create:
                 return None
-            raise LinkUnavailable(f"there is not a folder {path.parent} for shared memory: make it, or name another") from error
+            raise LinkUnavailable(f"there is no folder {path.parent} for shared memory: make it, or name another") from error
         except OSError as error:
             if error.errno in (errno.EACCES, errno.EPERM, errno.ELOOP, errno.EISDIR) and os.access(path.parent, os.W_OK):
                 return None  # somebody else's since we looked

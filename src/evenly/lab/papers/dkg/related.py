@@ -125,9 +125,7 @@ def figure_10(bench: Bench) -> PaperFigure:
     title = "Imbalance λ on a trace of positions in football matches"
     trace = find_recorded(TRACE)
     if trace is None:
-        return PaperFigure(
-            "10", title, skipped=f"no {TRACE} in the folder that ${DATA_VARIABLE} names: set the variable to its folder"
-        )
+        return PaperFigure("10", title, skipped=f"no {TRACE} in ${DATA_VARIABLE}: set the variable to its folder")
     keys = pitch_cells(np.asarray(read_column(trace, "x")), np.asarray(read_column(trace, "y")))
     half = keys.size // 2
     series = ("o-apx", "modulo", "dkg", "universal")
