@@ -10,20 +10,13 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType
 
 from evenly.errors import ColumnConflict, InvalidKeys, InvalidParameter, UnknownColumn
+from evenly.spark.exact_json import exact_json
 from evenly.spark.features import Feature, has
 from evenly.spark.keyed.keys import key_names, quoted
 from evenly.worker.executing import ID
 
 Order = Literal["content", "arrival"]
 ORDER = "__evenly_order"
-
-
-_EXACTLY = {
-    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
-    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
-    "ignoreNullFields": "false",
-}
-"""JSON that differs wherever values do: by itself Spark writes milliseconds."""
 
 
 def with_id(df: DataFrame, expressions: tuple[str, ...], *, order: Order | None = None) -> DataFrame:
@@ -82,5 +75,5 @@ def _hashable(df: DataFrame, name: str, kind: DataType) -> Column:
     except InvalidKeys:
         if kind.typeName() == "string":  # a collation
             return column.cast("binary")
-        return F.to_json(F.struct(column), _EXACTLY)
+        return F.to_json(F.struct(column), exact_json(df))
     return column

@@ -22,19 +22,12 @@ from pyspark.sql.types import (
 )
 
 from evenly.errors import InvalidParameter, UnknownColumn
+from evenly.spark.exact_json import exact_json
 from evenly.spark.keyed.keys import case_sensitive, quoted
 
 BODY = "body"
 _WITHOUT_JSON = re.compile(r"\b(?:geography|geometry)\b")
 """Types that Spark takes for JSON, and then fails at the first row."""
-_JSON = {
-    "ignoreNullFields": "false",
-    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXXXX",
-    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
-}
-"""Nothing of a row is left out: Spark alone would cut microseconds, and seconds of an offset, and drop fields that are null."""
-_LEGACY = {**_JSON, "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
-"""What Spark's older way with times (spark.sql.legacy.timeParserPolicy) understands: it knows of no seconds in an offset."""
 _AS_IT_IS = (StringType, BinaryType, CharType, VarcharType)
 _KEYS_OF_MAPS = (StringType, CharType, VarcharType, NumericType, BooleanType)
 """Of all others Spark writes what it has inside: an address in memory for binary, days since 1970 for a date."""
@@ -110,9 +103,8 @@ def _has_odd_keys(kind: DataType) -> bool:
 
 
 def _as_json(df: DataFrame, names: list[str]) -> DataFrame:
-    policy = str(df.sparkSession.conf.get("spark.sql.legacy.timeParserPolicy", "EXCEPTION"))
-    options = _LEGACY if policy.upper() == "LEGACY" else _JSON
-    return df.select(F.to_json(F.struct(*(F.col(quoted(name)) for name in names)), options).cast("binary").alias(BODY))
+    row = F.struct(*(F.col(quoted(name)) for name in names))
+    return df.select(F.to_json(row, exact_json(df)).cast("binary").alias(BODY))
 
 
 def _has_json(df: DataFrame, name: str) -> bool:
