@@ -3,6 +3,7 @@
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+CLASSES := $(VENV)/spark-classes.jsa
 
 # make test-faults: which seeds, and the file that holds their outcomes.
 SEED := 0
@@ -19,7 +20,7 @@ help: ## Explain every target
 demo: $(READY) ## Run a skewed Spark job twice, as Spark does it and with Evenly, and show who was busy
 	@$(BIN)/evenly demo
 
-test: $(READY) lint ## Check style, types and layers, then run all tests
+test: $(READY) $(CLASSES) lint ## Check style, types and layers, then run all tests
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 lint: $(READY) ## Check style, types and layers
@@ -31,7 +32,7 @@ lint: $(READY) ## Check style, types and layers
 test-unit: $(READY) ## Run the tests that need no Spark
 	$(BIN)/python -m pytest tests/unit tests/property tests/processes
 
-test-spark: $(READY) ## Run the tests on a real Spark session
+test-spark: $(READY) $(CLASSES) ## Run the tests on a real Spark session
 	$(BIN)/python -m pytest tests/spark
 
 test-browser: $(READY) ## Run the tests that look at pages in a browser
@@ -40,7 +41,7 @@ test-browser: $(READY) ## Run the tests that look at pages in a browser
 test-old-spark: $(READY) ## Run a short test on PySpark 3.5 and 4.0, each in an environment of its own (downloads 600 MB)
 	sh scripts/old_spark.sh $(BIN)/python
 
-test-faults: $(READY) ## Run SCHEDULES=300 seeded schedules of faults from SEED=0 on a cluster on loopback; goes on where it was stopped
+test-faults: $(READY) $(CLASSES) ## Run SCHEDULES=300 seeded schedules of faults from SEED=0 on a cluster on loopback; goes on where it was stopped
 	PYTHONPATH=tests $(BIN)/python -m faults --seed $(SEED) --schedules $(SCHEDULES) --out $(FAULTS)
 
 bench-micro: $(READY) ## Measure the kernels on one core, beside numpy and DataSketches
@@ -100,3 +101,6 @@ clean: ## Remove the environment and what tools leave behind
 $(READY): requirements.lock pyproject.toml scripts/environment.sh
 	@sh scripts/environment.sh $(VENV)
 	@touch $(READY)
+
+$(CLASSES): $(READY) tests/quick_java.py
+	@$(BIN)/python tests/quick_java.py $(CLASSES) 2>/dev/null || echo "no archive of Spark's classes: the tests take longer"

@@ -12,8 +12,11 @@ from pathlib import Path, PurePosixPath
 import pytest
 from hypothesis import settings
 
+import quick_java
+
 settings.register_profile("evenly", deadline=None, max_examples=60, print_blob=True, derandomize="CI" in os.environ)
 settings.load_profile("evenly")
+quick_java.hurry()
 
 RECORDED = Path(__file__).parents[2] / "shared" / "data"
 if RECORDED.is_dir():

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import quick_java
 from faults.runner import Runner
 from faults.schedule import KINDS, OPERATIONS, Schedule, draw
 from faults.table import table
@@ -19,6 +20,7 @@ _GOOD = {"right", "refused", "skipped"}
 
 
 def main() -> int:
+    quick_java.hurry()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended from outside"))  # the cluster must not outlive its campaign
     asked = _asked()
     if asked.schedule:

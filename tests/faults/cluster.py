@@ -13,8 +13,6 @@ import pyspark
 from evenly.spark.java import provide_java
 
 HOSTS = ("127.0.0.2", "127.0.0.3", "127.0.0.4")
-QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Sessions that live for seconds are not worth optimised machine code."""
 TOKEN = "EVENLY_FAULTS_CAMPAIGN"
 """The variable by which all processes of a campaign are known."""
 _PATIENCE_S = 90.0
@@ -51,7 +49,7 @@ class Cluster:
         provide_java()
         self._environment = environment(folder) | {
             "SPARK_HOME": str(self._home),
-            "SPARK_DAEMON_JAVA_OPTS": f"{QUICK} -Dspark.deploy.maxExecutorRetries=-1 -Djava.io.tmpdir={folder / 'tmp'}",
+            "SPARK_DAEMON_JAVA_OPTS": f"-Dspark.deploy.maxExecutorRetries=-1 -Djava.io.tmpdir={folder / 'tmp'}",
             "SPARK_DAEMON_MEMORY": "160m",
         }
         self._master, log = self._start("Master", "--host", "127.0.0.1", "--port", "0", "--webui-port", "0")

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from evenly.errors import EvenlyError
 from faults import left_behind
-from faults.cluster import QUICK, environment
+from faults.cluster import environment
 from faults.operations import OPERATIONS
 from faults.schedule import Schedule, Settings
 from faults.work import Restart, Rows, Work
@@ -29,7 +29,7 @@ MAINTENANCE = "1s"
 
 def session(master: str, cores: str, speculation: str, folder: Path) -> SparkSession:
     shared = environment(folder)
-    java = f"{QUICK} -Djava.io.tmpdir={folder / 'tmp'}"
+    java = f"-Djava.io.tmpdir={folder / 'tmp'}"
     settings = {
         "spark.cores.max": cores,
         "spark.executor.cores": "1",

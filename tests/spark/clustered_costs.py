@@ -89,8 +89,7 @@ def unequal(folder):
 def start(folder, kind, *arguments):
     """A process of a standalone cluster; the log is where it says what it is bound to."""
     home = Path(pyspark.__file__).parent
-    quick = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-    environment = {**os.environ, "SPARK_HOME": str(home), "SPARK_DAEMON_JAVA_OPTS": quick, "SPARK_DAEMON_MEMORY": "192m"}
+    environment = {**os.environ, "SPARK_HOME": str(home), "SPARK_DAEMON_MEMORY": "192m"}
     with (folder / f"{kind}{len(arguments)}-{arguments[1]}.log").open("w") as log:
         command = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{kind.lower()}.{kind}", *arguments]
         return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment, cwd=folder)
@@ -148,7 +147,6 @@ def session(address):
         "spark.speculation.multiplier": "1.5",
         "spark.speculation.quantile": "0.5",
         "spark.speculation.minTaskRuntime": "3s",
-        "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.sql.shuffle.partitions": "3",
     }
     builder = SparkSession.Builder().master(address).appName("clustered costs")

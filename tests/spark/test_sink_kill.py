@@ -66,7 +66,7 @@ def receiving(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def driver(receiving):
-    environment = {**os.environ, "PYTHONWARNINGS": "ignore", "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+    environment = {**os.environ, "PYTHONWARNINGS": "ignore"}
     command = [sys.executable, str(DRIVER), str(receiving.port)]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment
@@ -124,7 +124,7 @@ def test_a_query_killed_and_started_again_on_other_cores_sends_every_row_once(re
     (tmp_path / "in").mkdir()
     for start, end in pairwise(ends):
         pq.write_table(pa.table({"text": [f"row {n}" for n in range(start, end)]}), tmp_path / "in" / f"{start}.parquet")
-    environment = {**os.environ, "PYTHONWARNINGS": "ignore", "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+    environment = {**os.environ, "PYTHONWARNINGS": "ignore"}
     for slots, taken in ((1, 300), (3, None)):
         command = [sys.executable, str(STREAM), str(receiver.port), str(tmp_path), str(slots)]
         with subprocess.Popen(command, stderr=subprocess.DEVNULL, env=environment, start_new_session=True) as query:

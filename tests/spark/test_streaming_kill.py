@@ -36,7 +36,7 @@ def stage(folder, files):
 def drive(folder, kind, step):
     command = [sys.executable, str(DRIVER), str(folder), kind, step]
     # A driver that lives for seconds is not worth optimised machine code.
-    environment = {**os.environ, "PYTHONWARNINGS": "ignore", "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+    environment = {**os.environ, "PYTHONWARNINGS": "ignore"}
     return subprocess.run(command, capture_output=True, text=True, timeout=900, start_new_session=True, env=environment)
 
 

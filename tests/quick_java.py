@@ -1,0 +1,71 @@
+"""Java as tests want it: processes that live for seconds, many of them, on few cores.
+
+    python tests/quick_java.py FILE
+
+writes an archive of the classes that Spark loads, once for an environment (`make test` does). A Java process that starts from
+it takes about half the processor time. Java itself checks that an archive fits, and does without one that does not.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+ARCHIVE = Path(sys.prefix) / "spark-classes.jsa"
+_OPTIONS = " ".join(
+    [
+        "-XX:TieredStopAtLevel=1",  # machine code is not worth optimising: two cores compile it for longer than they run it
+        "-XX:ReservedCodeCacheSize=240m",  # with the above 48 MB by default, which a session of many tests fills and then crawls
+        "-XX:+UseSerialGC",
+        "-Djdk.lang.Process.launchMechanism=VFORK",  # Hadoop's local files are renamed and created with a process each
+    ]
+)
+
+
+def hurry() -> None:
+    """Let every Java process that is started from here, by whomever, start quickly."""
+    archived = f" -XX:SharedArchiveFile={ARCHIVE} -Xlog:disable" if ARCHIVE.exists() else ""
+    os.environ.setdefault("JDK_JAVA_OPTIONS", _OPTIONS + archived)
+
+
+def archive(path: Path) -> None:
+    """What a session loads that does a little of everything."""
+    from evenly.spark.session import local_session
+
+    unfinished = path.with_suffix(".unfinished")
+    os.environ["JDK_JAVA_OPTIONS"] = _OPTIONS
+    # For the process of Spark alone: the one that finds out how to start it must not write the file.
+    os.environ["SPARK_SUBMIT_OPTS"] = f"-XX:ArchiveClassesAtExit={unfinished} -Xlog:disable"
+    spark = local_session("classes", slots=2, spark__sql__streaming__stateStore__providerClass=_ROCKSDB)
+    folder = tempfile.mkdtemp()
+    try:
+        rows = spark.range(100).selectExpr(
+            "id", "id % 7 as key", "cast(id as string) as text", "timestamp_seconds(id) as moment"
+        )
+        rows.write.parquet(f"{folder}/rows")
+        rows = spark.read.parquet(f"{folder}/rows")
+        rows.groupBy("key").applyInPandas(lambda group: group[["key"]], "key long").collect()
+        rows.mapInArrow(lambda batches: batches, rows.schema).groupBy("key").agg({"id": "sum"}).toPandas()
+        rows.join(rows.selectExpr("key", "id as other"), "key").orderBy("id").write.json(f"{folder}/joined")
+        stream = spark.readStream.schema(rows.schema).parquet(f"{folder}/rows").withWatermark("moment", "1 minute")
+        counts = stream.groupBy("key", "moment").count().writeStream.outputMode("update")
+        written = counts.foreachBatch(lambda batch, number: batch.write.parquet(f"{folder}/{number}"))
+        started = written.option("checkpointLocation", f"{folder}/checkpoint").trigger(availableNow=True).start()
+        started.awaitTermination()
+        java = spark.sparkContext._gateway.proc
+        spark.stop()
+        spark.sparkContext._gateway.shutdown()
+        java.stdin.close()
+        java.wait()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    unfinished.replace(path)
+
+
+_ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+if __name__ == "__main__":
+    archive(Path(sys.argv[1]))
