@@ -31,6 +31,21 @@ def hurry() -> None:
     os.environ.setdefault("JDK_JAVA_OPTIONS", _OPTIONS + archived)
 
 
+def look_up_names_once() -> None:
+    """Keep what a name of Java stands for: to find it Java looks into each of Spark's 250 jars, a sixth of all its time in tests."""
+    from py4j.java_gateway import JavaClass, JavaPackage, JVMView
+
+    for kind in (JVMView, JavaPackage):
+
+        def found(parent, name, ask=kind.__getattr__):
+            there = ask(parent, name)
+            if isinstance(there, JavaClass) or name.islower():  # what looks like a package may be a class not yet imported
+                parent.__dict__[name] = there
+            return there
+
+        kind.__getattr__ = found
+
+
 def archive(path: Path) -> None:
     """What a session loads that does a little of everything."""
     from evenly.spark.session import local_session

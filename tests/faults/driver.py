@@ -16,6 +16,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+import quick_java
 from evenly.errors import EvenlyError
 from faults import left_behind
 from faults.cluster import environment
@@ -28,6 +29,7 @@ MAINTENANCE = "1s"
 
 
 def session(master: str, cores: str, speculation: str, folder: Path) -> SparkSession:
+    quick_java.look_up_names_once()
     shared = environment(folder)
     java = f"-Djava.io.tmpdir={folder / 'tmp'}"
     settings = {

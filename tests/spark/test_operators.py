@@ -24,7 +24,7 @@ INSTANCES = 8
 
 @pytest.fixture(scope="module")
 def visits(spark):
-    keys = zipf(0.9, 2_000).draw(20_000, seed=6)
+    keys = zipf(0.9, 300).draw(5_000, seed=6)
     rows = [(f"user {key}" if key % 17 != 5 else None, index % 1_000) for index, key in enumerate(keys.tolist())]
     return spark.createDataFrame(rows, "user string, amount bigint").persist()
 
