@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import functions as F
 
@@ -31,15 +33,13 @@ def cut_for(spark, slots):
 
 
 @pytest.fixture
-def source(spark, tmp_path):
+def source(tmp_path):
     """Files of unequal size: another number of parts puts other files together."""
-    folder = str(tmp_path / "in")
-    ends = [0, 10, 50, 120, 130, 220, 300, ROWS]
-    for start, end in pairwise(ends):
-        spark.range(start, end, numPartitions=1).select(F.concat(F.lit("row "), "id").alias("text")).write.mode(
-            "append"
-        ).parquet(folder)
-    return folder
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for start, end in pairwise([0, 10, 50, 120, 130, 220, 300, ROWS]):
+        pq.write_table(pa.table({"text": [f"row {number}" for number in range(start, end)]}), folder / f"{start:03}.parquet")
+    return str(folder)
 
 
 def run(rows, url, checkpoint, **options):
