@@ -29,6 +29,15 @@ def test_styles_are_no_part_of_the_text(capsys):
     assert capsys.readouterr().err == "saved 12 s [at best]\n"
 
 
+def test_data_does_not_steer_the_terminal(capsys):
+    output.say("a\x1b[2Jb\r", ("c\x07", "bold"), "\nd\x9b")
+    output.print_table(("key", "rows"), [("k\x1b[31m", "1")])
+    printed = capsys.readouterr().err
+    assert printed.startswith("a\ufffd[2Jb\ufffdc\ufffd\nd\ufffd\n")
+    assert "k\ufffd[31m" in printed
+    assert "\x1b" not in printed
+
+
 @pytest.mark.usefixtures("narrow")
 def test_no_terminal_is_too_narrow_for_a_number(capsys):
     lines = [("12 mapPartitions at somewhere/in/a/long/path.py:12", "1,234,567", "541,332", "98,765,432", "a hot key [x]")]

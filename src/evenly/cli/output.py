@@ -31,9 +31,14 @@ people = Console(stderr=True, highlight=False, markup=False)
 """Text is printed as it is: names, paths and messages may have square brackets, which `rich` would take for its markup."""
 
 
+_HARMLESS = dict.fromkeys((*range(10), *range(11, 32), *range(127, 160)), "\ufffd")
+"""Control characters, but for line breaks: from a user's data they would steer the terminal."""
+
+
 def say(*parts: str | tuple[str, str]) -> None:
     """One paragraph for people: texts, and pairs of a text and its style."""
-    people.print(Text.assemble(*parts), soft_wrap=True)
+    told = [it.translate(_HARMLESS) if isinstance(it, str) else (it[0].translate(_HARMLESS), it[1]) for it in parts]
+    people.print(Text.assemble(*told), soft_wrap=True)
 
 
 def print_json(command: str, parameters: Mapping[str, object], results: Sequence[Mapping[str, object]]) -> None:
@@ -54,6 +59,7 @@ def print_table(
     """Lines of text for people. The columns `left` begin at the left, the column `folded` takes more lines where it is long,
     and there is space between lines for which `section` is not the same.
     """
+    lines = [[cell.translate(_HARMLESS) for cell in line] for line in lines]
     table = Table(box=box.SIMPLE, padding=(0, 1, 0, 0), pad_edge=False)
     for place, heading in enumerate(headings):
         table.add_column(heading, justify="left" if place in left else "right", no_wrap=place != folded, overflow="fold")
