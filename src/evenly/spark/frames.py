@@ -16,7 +16,8 @@ _SHOWN = 200
 
 def check_frame(df: Any, name: str = "df") -> None:
     """Refuse anything but a DataFrame of Spark, of either kind of session."""
-    if not all(hasattr(df, it) for it in ("sparkSession", "isStreaming", "schema", "writeTo")):
+    # Of its class: on Spark Connect a look at the value would be a call of the server.
+    if not all(hasattr(type(df), it) for it in ("sparkSession", "isStreaming", "schema", "writeTo")):
         told = repr(df)
         kind = f"{type(df).__module__}.{type(df).__qualname__}"
         shown = told if len(told) <= _SHOWN and "\n" not in told else f"one of {kind}"

@@ -9,13 +9,19 @@ there is the folder itself, on whichever file system it is; nothing is copied, a
 from __future__ import annotations
 
 import hashlib
+from functools import partial
 from typing import Any
 
+from py4j.java_gateway import JavaClass
 from pyspark.sql import SparkSession
 
 from evenly.spark.jvm.hadoop_files import located
 
 _NAME = "/checkpoint"
+_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
+_STREAMING = "org.apache.spark.sql.execution.streaming"
+_MANAGERS = tuple(f"{_STREAMING}{package}.FileSystemBasedCheckpointFileManager" for package in (".checkpointing", ""))
+"""Where releases of Spark have it. The other manager asks Hadoop in another way, by which `viewfs` loses such paths too."""
 
 
 def own_session(spark: SparkSession) -> SparkSession:
@@ -40,12 +46,20 @@ def readable_in(session: SparkSession, path: str) -> str:
     # Hadoop keeps a file system by its name, with the table that it had at first: so every folder has one of its own.
     table = f"evenly-{hashlib.sha256(uri.encode()).hexdigest()[:32]}"
     session.conf.set(f"fs.viewfs.mounttable.{table}.link.{_NAME}", uri)
+    session.conf.set(_MANAGER, next(filter(partial(_is_there, session), _MANAGERS)))
     return f"viewfs://{table}{_NAME}"
 
 
 def _qualified(spark: SparkSession, path: str) -> Any:
     at, files = located(spark, path)
     return files.makeQualified(at)
+
+
+def _is_there(spark: SparkSession, name: str) -> bool:
+    found: Any = spark._jvm
+    for part in name.split("."):
+        found = getattr(found, part)
+    return isinstance(found, JavaClass)
 
 
 def _is_lost(whole: Any) -> bool:
