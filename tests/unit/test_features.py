@@ -79,7 +79,7 @@ def test_a_gate_names_the_feature_the_spark_that_has_it_the_one_found_and_the_re
     )
 
 
-def test_a_spark_that_does_not_say_its_version_has_what_none_lacks():
+def test_a_spark_that_does_not_say_its_version_is_told_so():
     assert missing(Feature.TO_ARROW, Found("mine")) == "DataFrame.toArrow, which Spark 4.0 or later has; this is Spark mine"
 
 
