@@ -94,8 +94,13 @@ def source(frame, tmp_path_factory):
     return path
 
 
+@pytest.fixture(scope="module")
+def placed(frame):
+    return evenly.by_key(frame, key="user", instances=2)
+
+
 @pytest.fixture
-def run(spark, frame, source, tmp_path, monkeypatch):
+def run(spark, frame, placed, source, tmp_path, monkeypatch):
     """Run blocks of code, one after the other, with the names that they presuppose."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "data").mkdir()
@@ -128,7 +133,7 @@ def run(spark, frame, source, tmp_path, monkeypatch):
         exec(PRESUPPOSED, names)
         names |= {"ran": ran, "ended": ended, "path": str(tmp_path / "out"), "letters": str(tmp_path / "letters")}
         names |= {"rows": spark.readStream.schema(frame.schema).parquet(source)}
-        names |= {"placed": evenly.by_key(frame, key="user", instances=2), "queries": []}
+        names |= {"placed": placed, "queries": []}
 
         def run_block(text, **more):
             for pattern, by in replaced.items():
@@ -184,6 +189,8 @@ def test_the_example_in_its_help_runs(run, spark, frame, name):
     if name == "failed_rows":
         skip = evenly.CallOptions(on_error="skip")
         more = {"result": evenly.apply_by_cost(frame, len, "size long", instances=2, call=skip)}
+    if name == "diagnose_checkpoint":
+        run(in_help("stream_by_key"))
     if name == "await_any_termination":
         spark.readStream.format("rate").load().writeStream.format("noop").start().stop()
     run(text, **more)

@@ -13,6 +13,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from evenly.checks import checked_path
 from evenly.errors import InvalidParameter
+from evenly.spark.jvm.hadoop_files import located
 from evenly.spark.jvm.java_errors import Py4JError
 
 Trigger = Mapping[str, Any]
@@ -33,6 +34,7 @@ class QuerySettings:
     ) -> QuerySettings:
         """For a query over streaming `rows`. What is wrong is said here, before anything is written or started."""
         path = checked_path(checkpoint, "checkpoint", "a folder that the query keeps")
+        located(rows.sparkSession, path)
         if query_name is not None and not (isinstance(query_name, str) and query_name.strip()):
             raise InvalidParameter(f"query_name must be a name, or None, got {query_name!r}")
         if query_name is not None and query_name in (query.name for query in rows.sparkSession.streams.active):
