@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from numbers import Integral
+import os
+from numbers import Integral, Real
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,9 +26,21 @@ def checked_whole(value: int, name: str, least: int, most: int) -> int:
     return int(value)
 
 
+def is_number(value: object) -> bool:
+    """Whether it is a number, and not a truth value, which Python counts as one."""
+    return isinstance(value, Real) and not isinstance(value, bool | np.bool_)
+
+
 def checked_instances(instances: int) -> int:
     """`instances` if it is a whole number from 1 to 10,000."""
     return checked_whole(instances, "instances", 1, MAX_INSTANCES)
+
+
+def checked_path(path: str | os.PathLike[str], name: str, what: str) -> str:
+    """`path` as a text if it is one of the two; `name` is the parameter, and `what` it is the path of."""
+    if not isinstance(path, (str, os.PathLike)) or not isinstance(os.fspath(path), str) or not os.fspath(path):
+        raise InvalidParameter(f"{name} must be the path of {what}, got {path!r}")
+    return os.fspath(path)
 
 
 def checked_queues(values: ArrayLike, instances: int, name: str) -> F64:

@@ -71,6 +71,10 @@ class UnreadableFile(EvenlyError, OSError):
     """A file that cannot be read: a folder, one without permission, a file system that is not at hand."""
 
 
+class UnwritableFile(EvenlyError, OSError):
+    """A file that cannot be written: no such folder, one without permission, a full disk."""
+
+
 class DamagedData(EvenlyError, ValueError):
     """Saved bytes or a saved file that cannot be read back."""
 

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all."""
+"""Files that are read whole, and written whole or not at all; what the machine says against it is an error of ours."""
 
 from __future__ import annotations
 
@@ -8,10 +8,32 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Self
 
+from evenly.errors import MissingFile, UnreadableFile, UnwritableFile
+
+
+def read_whole(path: str | os.PathLike[str], *, what: str) -> bytes:
+    """The content of a file, which is to be `what`."""
+    try:
+        return Path(path).read_bytes()
+    except FileNotFoundError as error:
+        raise MissingFile(f"there is no file {path}: give the path of {what}") from error
+    except IsADirectoryError as error:
+        raise UnreadableFile(f"{path} is a folder: give the path of {what}") from error
+    except (OSError, ValueError) as error:  # ValueError: a null character in the path
+        raise UnreadableFile(f"{os.fspath(path)!r} cannot be read: {error}") from error
+
 
 def write_whole(path: str | os.PathLike[str], text: str) -> None:
     """Write a text file so that a reader sees the old content or the new, never a part."""
     target = Path(path)
+    try:
+        _replace(target, text)
+    except (OSError, ValueError) as error:
+        why = f"there is no folder {target.parent}" if not target.parent.is_dir() else str(error)
+        raise UnwritableFile(f"{path} cannot be written ({why}): give a path in a folder that you may write to") from error
+
+
+def _replace(target: Path, text: str) -> None:
     handle, partial = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
@@ -42,4 +64,4 @@ class KeptInFile(ABC):
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read what `save` wrote."""
-        return cls.from_json(Path(path).read_bytes(), source=str(path))
+        return cls.from_json(read_whole(path, what=f"a saved {cls.__name__}"), source=str(path))

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 from pyspark.sql import SparkSession
+from visiting import ROCKSDB, Visits
 
 import quick_java
 from evenly.spark.session import local_session
@@ -25,3 +26,16 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     )
     yield session
     session.stop()
+
+
+@pytest.fixture
+def rocksdb(spark):
+    """State that can be moved."""
+    spark.conf.set("spark.sql.streaming.stateStore.providerClass", ROCKSDB)
+    yield
+    spark.conf.unset("spark.sql.streaming.stateStore.providerClass")
+
+
+@pytest.fixture
+def visits(spark, tmp_path):
+    return Visits(spark, tmp_path)

@@ -27,6 +27,7 @@ from evenly.errors import (
     StreamingMismatch,
     UnknownColumn,
     UnreadableFile,
+    UnwritableFile,
 )
 from evenly.spark.costs.saved_costs import load_costs, save_costs
 from evenly.spark.worker_errors import own_error
@@ -126,7 +127,7 @@ def test_costs_are_read_from_any_path_that_spark_reads(spark, df, tmp_path):
                 evenly.apply_by_cost(df, same, "id long", instances=2, costs=f"{place}{tmp_path}/{name}")
     with pytest.raises(UnreadableFile, match=r"nowhere://b/costs.json cannot be read by Spark: .*nowhere"):
         evenly.apply_by_cost(df, same, "id long", instances=2, costs="nowhere://b/costs.json")
-    with pytest.raises(UnreadableFile, match=r"cannot be written to nowhere://b/costs.json: .*nowhere"):
+    with pytest.raises(UnwritableFile, match=r"cannot be written to nowhere://b/costs.json: .*nowhere"):
         save_costs(spark, model, "nowhere://b/costs.json")
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F
-from test_streaming import INSTANCES, ROCKSDB, Visits, by_hash, turned
+from visiting import INSTANCES, ROCKSDB, Visits, by_hash, turned
 
 import evenly
 from evenly.errors import InvalidParameter

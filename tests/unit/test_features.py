@@ -11,7 +11,17 @@ from evenly.spark.features import Feature, Found, missing, release, require, unt
 
 @pytest.mark.parametrize(
     ("version", "is_of"),
-    [("4.1.0", (4, 1)), ("4.2.0-preview3", (4, 2)), ("4.3.0.dev1", (4, 3)), ("3.5.1-amzn-0", (3, 5)), ("4.10.2", (4, 10))],
+    [
+        ("4.1.0", (4, 1)),
+        ("4.2.0-preview3", (4, 2)),
+        ("4.3.0.dev1", (4, 3)),
+        ("4.3.0-SNAPSHOT", (4, 3)),
+        ("4.3.0-amzn-1", (4, 3)),
+        ("3.5.1-amzn-0", (3, 5)),
+        ("4.10.2", (4, 10)),
+        ("5.0.0", (5, 0)),
+        ("mine", ()),
+    ],
 )
 def test_a_version_is_of_a_release(version, is_of):
     assert release(version) == is_of
@@ -46,7 +56,8 @@ def test_classic_sessions_have_what_spark_connect_lacks():
 
 
 @pytest.mark.parametrize(
-    ("server", "client", "counts"), [("4.0.1", "4.3.0", "4.0.1"), ("4.3.0", "4.1.0", "4.1.0"), ("mine", "4.3.0", "4.3.0")]
+    ("server", "client", "counts"),
+    [("4.0.1", "4.3.0", "4.0.1"), ("4.3.0", "4.1.0", "4.1.0"), ("mine", "4.3.0", "4.3.0"), ("mine", "ours", "mine")],
 )
 def test_of_client_and_server_the_earlier_one_counts(monkeypatch, server, client, counts):
     class Session:
@@ -66,6 +77,10 @@ def test_a_gate_names_the_feature_the_spark_that_has_it_the_one_found_and_the_re
         "a key that is split needs DataFrame.repartitionById, which Spark 4.1 or later has; "
         "this is Spark 4.0.2 through Spark Connect. Keep it whole"
     )
+
+
+def test_a_spark_that_does_not_say_its_version_is_told_so():
+    assert missing(Feature.TO_ARROW, Found("mine")) == "DataFrame.toArrow, which Spark 4.0 or later has; this is Spark mine"
 
 
 def test_internals_of_spark_are_trusted_on_the_releases_that_they_were_tested_with():

@@ -80,6 +80,30 @@ def test_parameters_that_a_compiled_run_does_not_know_are_followed(make):
     np.testing.assert_allclose(runs.at(settings[0]), runs.at(settings[1]), atol=1e-9)
 
 
+@pytest.mark.parametrize("kind", [DKG, WOSIM, ExactGreedy])
+def test_what_a_grouping_has_learnt_before_counts(kind):
+    """One that is made with what it knows already is asked itself: a compiled run begins with nothing."""
+
+    def knowing(instances, seed):
+        given = {} if kind is ExactGreedy else {"instances": instances, "theta": 0.02}
+        return kind(**given, seed=seed).fit(np.repeat(np.arange(40, dtype=np.int64), 500))
+
+    settings = [Setting(knowing, 4, learnt=100), Setting(unregistered(knowing), 4, learnt=100)]
+    runs = simulate(zipf(1.2, 300), settings, runs=2, evaluated=EVALUATED, workers=1)
+    np.testing.assert_allclose(runs.at(settings[0]), runs.at(settings[1]), atol=1e-9)
+
+
+@pytest.mark.parametrize("power", [0, -1.0, float("nan"), float("inf"), "2", True])
+def test_a_power_out_of_its_range_is_named(power):
+    with pytest.raises(InvalidParameter, match="power must be above 0 and finite"):
+        Setting("dkg", 4, power=power)
+
+
+def test_no_settings_are_told_so():
+    with pytest.raises(InvalidParameter, match="give at least one setting"):
+        simulate_recorded(np.arange(50), [], draws=1)
+
+
 def test_quadratic_cost_of_dkg_is_what_its_class_schedules():
     def quadratic(instances, seed):
         return QuadraticDKG(instances, buckets="squared", seed=seed)

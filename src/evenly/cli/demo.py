@@ -8,10 +8,11 @@ from typing import Annotated
 
 import typer
 from rich.table import Table
+from rich.text import Text
 
 from evenly.checks import checked_instances
-from evenly.cli.options import Json
-from evenly.cli.output import people, print_json, steps_progress
+from evenly.cli.options import Json, check_file, make_folder
+from evenly.cli.output import people, print_json, say, steps_progress
 from evenly.errors import InvalidParameter, MissingDependency
 from evenly.files import write_whole
 from evenly.report.comparison import Comparison, PlacedRun
@@ -43,9 +44,7 @@ def demo(
     """
     _check(rows, instances, wait_us, page)
     if event_log is not None:
-        if event_log.exists() and not event_log.is_dir():
-            raise InvalidParameter(f"--event-log must name a folder, got the file {event_log}")
-        event_log.mkdir(parents=True, exist_ok=True)
+        make_folder(event_log, "--event-log")
     comparison = _compare(rows, instances, wait_us, event_log)
     write_whole(page, comparison_page(comparison, rows=rows, wait_us=wait_us))
     if json:
@@ -60,8 +59,7 @@ def _check(rows: int, instances: int, wait_us: float, page: Path) -> None:
         raise InvalidParameter(f"--rows must be at least 1, got {rows}")
     if not 0.0 <= wait_us <= 1e6:
         raise InvalidParameter(f"--wait-us must be from 0 to 1000000, got {wait_us}")
-    if not page.parent.is_dir():
-        raise InvalidParameter(f"--page names a file in {page.parent}, which is not a folder: make it first")
+    check_file(page, "--page")
     if find_spec("pyspark") is None:
         raise MissingDependency("the demo needs PySpark: pip install 'evenly[spark]'")
 
@@ -111,10 +109,9 @@ def _print(comparison: Comparison, page: Path) -> None:
     for heading in ("instance", "rows by hash", "busy s", "rows by Evenly", "busy s"):
         table.add_column(heading, justify="right")
     for i in range(by_hash.rows.size):
-        most = "bold red" if by_hash.rows[i] == by_hash.rows.max() else ""
         table.add_row(
             str(i),
-            f"[{most}]{by_hash.rows[i]:,}[/]" if most else f"{by_hash.rows[i]:,}",
+            Text(f"{by_hash.rows[i]:,}", "bold red" if by_hash.rows[i] == by_hash.rows.max() else ""),
             f"{by_hash.busy_s[i]:.2f}",
             f"{by_evenly.rows[i]:,}",
             f"{by_evenly.busy_s[i]:.2f}",
@@ -124,10 +121,12 @@ def _print(comparison: Comparison, page: Path) -> None:
     table.add_row("stage", "", f"{by_hash.stage_s:.1f}", "", f"{by_evenly.stage_s:.1f}")
     table.add_row("whole job", "", f"{by_hash.job_s:.1f}", "", f"{by_evenly.job_s:.1f}")
     people.print(table)
-    people.print(
-        f"By hash the grouped stage took [bold]{comparison.ratio:.2f}[/] times as long. Learning the mapping took "
-        f"{comparison.learning_s:.1f} s; with it counted, the whole job by hash took "
-        f"{comparison.ratio_with_learning:.2f} times as long.\n"
-        f"Results: {'the same' if comparison.same_results else '[bold red]different[/]'}. Picture: {page}"
+    say(
+        "By hash the grouped stage took ",
+        (f"{comparison.ratio:.2f}", "bold"),
+        f" times as long. Learning the mapping took {comparison.learning_s:.1f} s; with it counted, the whole job by hash took "
+        f"{comparison.ratio_with_learning:.2f} times as long.\nResults: ",
+        "the same" if comparison.same_results else ("different", "bold red"),
+        f". Picture: {page}",
     )
-    people.print(_TRY_NEXT)
+    say(_TRY_NEXT)

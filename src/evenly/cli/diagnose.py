@@ -11,10 +11,9 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
-from rich.markup import escape
 
 from evenly.cli.options import Json, check_file, instance_numbers
-from evenly.cli.output import bytes_progress, people, print_json, print_table, steps_progress
+from evenly.cli.output import bytes_progress, print_json, print_table, say, steps_progress
 from evenly.diagnosis.application import Application, read_application
 from evenly.diagnosis.causes import Cause, Repeated, Thresholds, diagnose_stage, repeated_findings
 from evenly.diagnosis.event_log import open_event_log
@@ -219,12 +218,8 @@ def _print_table(table: Sequence[Sequence[str]]) -> None:
     print_table(table[0], table[1:], left=(0, len(table[0]) - 1), folded=0)
 
 
-def _say(text: str) -> None:
-    people.print(escape(text), soft_wrap=True)
-
-
 def _print_keys(source: str, diagnosis: KeysDiagnosis, table: Sequence[Sequence[str]], page: Path | None) -> None:
-    _say(f"{diagnosis.rows:,} rows of {source}, {diagnosis.distinct_keys:,} distinct keys by {', '.join(diagnosis.keys)}")
+    say(f"{diagnosis.rows:,} rows of {source}, {diagnosis.distinct_keys:,} distinct keys by {', '.join(diagnosis.keys)}")
     if diagnosis.heaviest:
         heavy = [
             ("heaviest keys", "rows", "share"),
@@ -233,45 +228,45 @@ def _print_keys(source: str, diagnosis: KeysDiagnosis, table: Sequence[Sequence[
         _print_table(heavy)
     _print_table(table)
     for one in diagnosis.at:
-        _say(f"{one.instances} instances: {one.why}.")
+        say(f"{one.instances} instances: {one.why}.")
         if one.call:
-            people.print(f"  [bold]{escape(one.call)}[/]", soft_wrap=True)
-    _say(f"\nλ = (max / mean - 1) · 100 % of the instances' rows; least λ: the heaviest key alone on an instance.\n{COMBINED}")
+            say("  ", (one.call, "bold"))
+    say(f"\nλ = (max / mean - 1) · 100 % of the instances' rows; least λ: the heaviest key alone on an instance.\n{COMBINED}")
     _say_page(page)
 
 
 def _print_log(application: Application, shown: Sequence[Repeated], table: Sequence[Sequence[str]], page: Path | None) -> None:
     attempt = f", attempt {application.attempt}" if application.attempt else ""
-    _say(
+    say(
         f"{application.name} ({application.id}{attempt}): {application.seconds:,.1f} s, {application.slots} slots, "
         f"{application.finished} finished stages"
     )
     if shown:
         _print_table(table)
-        people.print(_EXPLAINED)
+        say(_EXPLAINED)
     wrong = [one for one in shown if one.worst.cause is not Cause.EVEN]
     if shown and not wrong:
-        people.print("\n[bold green]Nothing to do:[/] the stages were even, or too short to matter.")
+        say("\n", ("Nothing to do:", "bold green"), " the stages were even, or too short to matter.")
     for one in wrong:
         times = f", {one.times} times" if one.times > 1 else ""
-        people.print(f"\n[bold]{escape(one.worst.stage.where)}[/]{times}", soft_wrap=True)
-        people.print(f"  cause: [bold red]{one.worst.cause.value}[/]: {escape(one.worst.why)}", soft_wrap=True)
-        _say(f"  saved at best: {one.saved_s:,.1f} s. What to do: {one.worst.remedy}")
+        say("\n", (one.worst.stage.where, "bold"), times)
+        say("  cause: ", (one.worst.cause.value, "bold red"), f": {one.worst.why}")
+        say(f"  saved at best: {one.saved_s:,.1f} s. What to do: {one.worst.remedy}")
         if one.worst.call:
-            people.print(f"    [bold]{escape(one.worst.call)}[/]", soft_wrap=True)
+            say("    ", (one.worst.call, "bold"))
     for note in application.notes():
-        _say(note)
+        say(note)
     _say_page(page)
 
 
 def _print_checkpoint(diagnosis: CheckpointDiagnosis, table: Sequence[Sequence[str]], page: Path | None) -> None:
     _print_table(table)
     for store in diagnosis.stores:
-        _say(f"operator {store.operator}, {store.store}: {store.why}.")
-    _say(diagnosis.advice)
+        say(f"operator {store.operator}, {store.store}: {store.why}.")
+    say(diagnosis.advice)
     _say_page(page)
 
 
 def _say_page(page: Path | None) -> None:
     if page is not None:
-        _say(f"Page: {page}")
+        say(f"Page: {page}")

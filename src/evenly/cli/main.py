@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from typing import Annotated
 
@@ -9,7 +10,7 @@ import typer
 
 import evenly
 from evenly.cli import demo, diagnose, paper, paper_shuffle, plan, profile, simulate, simulate_batches, simulate_shuffle
-from evenly.cli.output import people
+from evenly.cli.output import say
 from evenly.errors import EvenlyError
 
 app = typer.Typer(
@@ -33,6 +34,19 @@ simulate.app.command("batches")(simulate_batches.batches)
 app.add_typer(simulate.app)
 
 
+def _unwrap_help(commands: typer.Typer) -> None:
+    """Paragraphs of help as long as the terminal is wide, and not as the lines of the source are."""
+    for command in commands.registered_commands:
+        paragraphs = inspect.cleandoc(command.help or getattr(command.callback, "__doc__", None) or "").split("\n\n")
+        command.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+    for group in commands.registered_groups:
+        if group.typer_instance is not None:
+            _unwrap_help(group.typer_instance)
+
+
+_unwrap_help(app)
+
+
 def _print_version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"evenly {evenly.__version__}")
@@ -53,5 +67,5 @@ def main() -> None:
     try:
         app()
     except EvenlyError as error:
-        people.print(f"[bold red]error:[/] {error}", soft_wrap=True)
+        say(("error:", "bold red"), f" {error}")
         sys.exit(2)

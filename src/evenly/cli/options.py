@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -44,3 +45,13 @@ def check_file(path: Path | None, option: str) -> None:
     """Before the work, so that a bad path does not cost it."""
     if path is not None and (path.is_dir() or not path.parent.is_dir()):
         raise InvalidParameter(f"{option} must name a file in a folder that exists, got {path}")
+    if path is not None and not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise InvalidParameter(f"{option} must name a file that you may write, got {path}")
+
+
+def make_folder(path: Path, option: str) -> None:
+    """Before the work, so that a bad folder does not cost it."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidParameter(f"{option} must name a folder that can be made and written to, got {path}: {error}") from error

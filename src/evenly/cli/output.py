@@ -7,8 +7,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 import typer
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console
-from rich.markup import escape
+from rich.measure import Measurement
 from rich.progress import (
     BarColumn,
     DownloadColumn,
@@ -21,10 +22,23 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 from rich.table import Table
+from rich.text import Text
 
 import evenly
 
-people = Console(stderr=True, highlight=False)
+_ENOUGH, _FOLDED_AT_LEAST = 10_000, 16
+people = Console(stderr=True, highlight=False, markup=False)
+"""Text is printed as it is: names, paths and messages may have square brackets, which `rich` would take for its markup."""
+
+
+_HARMLESS = dict.fromkeys((*range(10), *range(11, 32), *range(127, 160)), "\ufffd")
+"""Control characters, but for line breaks: from a user's data they would steer the terminal."""
+
+
+def say(*parts: str | tuple[str, str]) -> None:
+    """One paragraph for people: texts, and pairs of a text and its style."""
+    told = [it.translate(_HARMLESS) if isinstance(it, str) else (it[0].translate(_HARMLESS), it[1]) for it in parts]
+    people.print(Text.assemble(*told), soft_wrap=True)
 
 
 def print_json(command: str, parameters: Mapping[str, object], results: Sequence[Mapping[str, object]]) -> None:
@@ -45,6 +59,7 @@ def print_table(
     """Lines of text for people. The columns `left` begin at the left, the column `folded` takes more lines where it is long,
     and there is space between lines for which `section` is not the same.
     """
+    lines = [[cell.translate(_HARMLESS) for cell in line] for line in lines]
     table = Table(box=box.SIMPLE, padding=(0, 1, 0, 0), pad_edge=False)
     for place, heading in enumerate(headings):
         table.add_column(heading, justify="left" if place in left else "right", no_wrap=place != folded, overflow="fold")
@@ -52,9 +67,22 @@ def print_table(
     for line in lines:
         if section(line) != previous:
             table.add_section()
-        table.add_row(*map(escape, line))
+        table.add_row(*line)
         previous = section(line)
-    people.print(table)
+    # A terminal that is too narrow breaks the lines: a number that is cut off would be read as another one.
+    least = _width(table) - (0 if folded is None else max(0, _longest(headings, lines, folded) - _FOLDED_AT_LEAST))
+    if least > people.width:
+        table.width = least
+    people.print(table, crop=False)
+
+
+def _width(table: Table) -> int:
+    """How wide a table is that has all the room it wants."""
+    return Measurement.get(people, people.options.update(max_width=_ENOUGH), table).maximum
+
+
+def _longest(headings: Sequence[str], lines: Sequence[Sequence[str]], column: int) -> int:
+    return max(cell_len(part) for line in (headings, *lines) for part in line[column].split("\n"))
 
 
 def steps_progress() -> Progress:
@@ -73,5 +101,5 @@ def bytes_progress() -> Progress:
 
 
 def _progress(width: int, *columns: ProgressColumn) -> Progress:
-    described = TextColumn(f"{{task.description:<{width}}}")
+    described = TextColumn(f"{{task.description:<{width}}}", markup=False)
     return Progress(SpinnerColumn(), described, BarColumn(), *columns, console=people, transient=True)

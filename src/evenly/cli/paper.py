@@ -48,7 +48,7 @@ def dkg(
 @app.command("hone")
 def hone(
     figure: Annotated[list[str] | None, figure_option(HONE)] = None,
-    runs: Annotated[int, typer.Option(help=f"Runs of 10,000 slots a point, {HONE_FEWEST_RUNS} to {HONE_MOST_RUNS}.")] = 100,
+    runs: Annotated[int, typer.Option(help=f"Runs of 10,000 slots per point, {HONE_FEWEST_RUNS} to {HONE_MOST_RUNS}.")] = 100,
     out: Out = None,
     seed: Annotated[int, typer.Option(help="Another seed draws other arrivals.")] = 0,
     json: Json = False,

@@ -7,10 +7,11 @@ from time import perf_counter
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
-from evenly.cli.output import people, print_json, runs_progress
+from evenly.cli.options import make_folder
+from evenly.cli.output import people, print_json, runs_progress, say
 from evenly.errors import InvalidParameter
 from evenly.files import write_whole
 from evenly.lab.papers.publication import B, Publication
@@ -38,7 +39,7 @@ def rerun(paper: Publication[B], bench: B, figure: list[str] | None, *, runs: in
     """Make the chosen figures and tell. `runs` of each setting; None: as many as there are settings."""
     names = paper.chosen([name.strip() for text in figure or [] for name in text.split(",")])
     if out is not None:
-        _make_folder(out)
+        make_folder(out, "--out")
     started = perf_counter()
     work, figures = paper.work(names, bench), []
     with runs_progress() as progress:
@@ -56,14 +57,6 @@ def rerun(paper: Publication[B], bench: B, figure: list[str] | None, *, runs: in
         print_json("paper", {**parameters, "spark": True} if paper.on_spark else parameters, rows)
     else:
         _print(figures, about, written)
-
-
-def _make_folder(out: Path) -> None:
-    """Before the work, so that a bad folder does not cost it."""
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InvalidParameter(f"--out must name a folder that can be made and written to, got {out}: {error}") from error
 
 
 def _write(out: Path, about: Paper, figures: list[PaperFigure], name: str) -> list[Path]:
@@ -101,7 +94,7 @@ def _print(figures: list[PaperFigure], about: Paper, written: list[Path]) -> Non
     reasons: list[str] = []
     for one in figures:
         if one.skipped:
-            table.add_row(one.label, "", "", escape(one.skipped), "not run")
+            table.add_row(one.label, "", "", one.skipped, "not run")
         for place, verdict in enumerate(one.verdicts):
             good = verdict["verdict"] == REPRODUCED
             table.add_row(
@@ -109,7 +102,7 @@ def _print(figures: list[PaperFigure], about: Paper, written: list[Path]) -> Non
                 " ".join(text for text in (str(verdict["series"]), _at(verdict["x"])) if text),
                 shown(verdict["published"]),
                 shown(verdict["measured"]),
-                "[green]reproduced[/]" if good else "[bold red]not reproduced[/]",
+                Text("reproduced", "green") if good else Text("not reproduced", "bold red"),
             )
             if not good:
                 reasons.append(f"{one.label}, {verdict['series']}: {verdict['published']}: {verdict['why']}")
@@ -118,8 +111,8 @@ def _print(figures: list[PaperFigure], about: Paper, written: list[Path]) -> Non
     for one in figures:
         _print_table(one)
     if reasons:
-        people.print("Not reproduced, and why:")
+        say("Not reproduced, and why:")
     for reason in reasons:
-        people.print(f"  {escape(reason)}", soft_wrap=True)
+        say(f"  {reason}")
     if written:
-        people.print(f"Page: {written[0]}, and {len(written) - 1} pictures beside it", soft_wrap=True)
+        say(f"Page: {written[0]}, and {len(written) - 1} pictures beside it")

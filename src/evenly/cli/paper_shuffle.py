@@ -24,8 +24,8 @@ RUNS, SPARK_RUNS = 100, 2
 Runs = Annotated[
     int | None,
     typer.Option(
-        help=f"Streams drawn for each point, {FEWEST_RUNS} to {MOST_RUNS} (100 in the paper, and if not given). With --spark: "
-        f"micro-batches for each point, 1 to {SPARK_MOST_RUNS} ({SPARK_RUNS} if not given).",
+        help=f"Streams drawn for each point, {FEWEST_RUNS} to {MOST_RUNS} (100 in the paper, and by default). With --spark: "
+        f"micro-batches for each point, 1 to {SPARK_MOST_RUNS} ({SPARK_RUNS} by default).",
         show_default=False,
     ),
 ]

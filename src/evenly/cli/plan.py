@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
 from evenly.cli.options import Json, check_file
-from evenly.cli.output import people, print_json, print_table
+from evenly.cli.output import print_json, print_table, say
 from evenly.dataflow.files import find_dataflow, shipped_names
 from evenly.dataflow.graph import Dataflow
 from evenly.errors import InvalidParameter
@@ -137,25 +136,22 @@ def _results(
 
 def _print_more(moved: Replan | None, run: Rehearsal | None, real: RealRun | None, page: Path | None) -> None:
     if moved is not None:
-        people.print(
+        say(
             f"From the running plan: {moved.moved} threads move ({moved.moved_afresh} in a plan made afresh), "
             f"{moved.started} start, {moved.stopped} stop",
-            soft_wrap=True,
         )
     if run is not None:
-        people.print(
+        say(
             f"Rehearsed at {run.rate:g} tuples/s: {'stable' if run.stable else 'not stable'}, completion time "
             f"{run.completion_ms_mean:,.0f} ms on average, {run.completion_ms_p99:,.0f} ms at p99",
-            soft_wrap=True,
         )
     if real is not None:
-        people.print(
+        say(
             f"Run here at {real.rate:g} tuples/s: {real.observed_rate:.4g} tuples/s came through, completion time "
             f"{real.completion_ms_mean:,.0f} ms on average, {real.completion_ms_p99:,.0f} ms at p99",
-            soft_wrap=True,
         )
     if page is not None:
-        people.print(f"Page: {page}", soft_wrap=True)
+        say(f"Page: {page}")
 
 
 def _hosts(catalogue: Catalogue, have: list[str], *, here: bool) -> Catalogue | Cluster:
@@ -193,10 +189,10 @@ def _print(one: Plan, models: Models) -> None:
     found = rows(one)
     every = found[-1]
     name = one.placement.allocation.dataflow.name
-    people.print(
-        f"[bold]{escape(name)} at {one.rate:g} tuples/s[/]: {every['threads']} threads on {one.placement.slots} slots of "
+    say(
+        (f"{name} at {one.rate:g} tuples/s", "bold"),
+        f": {every['threads']} threads on {one.placement.slots} slots of "
         f"{len(one.placement.cluster.machines)} machines ({one.placement.cluster.named()}), by {one.pair.upper()}",
-        soft_wrap=True,
     )
     lines = [
         (
@@ -216,28 +212,24 @@ def _print(one: Plan, models: Models) -> None:
     _print_machines(one)
     prediction = one.prediction
     sure = f" (95 %: {prediction.low:.4g} to {prediction.high:.4g})" if prediction.low < prediction.high else ""
-    people.print(
+    say(
         f"Predicted with {prediction.assumptions.routing} routing: {prediction.rate:.4g} tuples/s{sure}. First to break: "
-        f"{prediction.binding.operator}: {escape(prediction.binding.why)}",
-        soft_wrap=True,
+        f"{prediction.binding.operator}: {prediction.binding.why}",
     )
     other = replace(
         prediction.assumptions, routing="shuffle" if prediction.assumptions.routing == "slot-aware" else "slot-aware"
     )
     rival = planned(one.placement, models, other).prediction
-    people.print(
-        f"With {other.routing} routing: {rival.rate:.4g} tuples/s, first to break {rival.binding.operator}", soft_wrap=True
-    )
+    say(f"With {other.routing} routing: {rival.rate:.4g} tuples/s, first to break {rival.binding.operator}")
     if every["completion_ms_mean"] is not None:
-        people.print(
+        say(
             f"Completion time at {0.9 * one.rate:g} tuples/s: about {every['completion_ms_mean']:,.0f} ms on average, "
             f"{every['completion_ms_p99']:,.0f} ms at p99",
-            soft_wrap=True,
         )
     if one.placement.extra_slots:
-        people.print(f"{one.placement.extra_slots} slots more than the {one.placement.allocation.slots} allocated were needed")
+        say(f"{one.placement.extra_slots} slots more than the {one.placement.allocation.slots} allocated were needed")
     if every["price_per_hour"] is not None:
-        people.print(f"Price: {every['price_per_hour']:.4g} an hour")
+        say(f"Price: {every['price_per_hour']:.4g} per hour")
 
 
 def _print_machines(one: Plan) -> None:
@@ -248,9 +240,9 @@ def _print_machines(one: Plan) -> None:
         for slot in range(first, first + machine.slots):
             held = ", ".join(f"{bundle.operator} {bundle.threads}" for bundle in one.placement.by_slot[slot]) or "empty"
             cells.append(f"[{slot + 1}: {held} | {one.slot_usage[slot].cpu_pct:.0f} % cpu]")
-        people.print(escape(f"  {machine.name} ({machine.size.name})  {'  '.join(cells)}"), soft_wrap=True)
+        say(f"  {machine.name} ({machine.size.name})  {'  '.join(cells)}")
     if len(cluster.machines) > _MOST_MACHINES:
-        people.print(f"  and {len(cluster.machines) - _MOST_MACHINES} machines more (--page shows all)")
+        say(f"  and {len(cluster.machines) - _MOST_MACHINES} machines more (--page shows all)")
 
 
 def _print_comparison(plans: list[Plan], models: Models) -> None:
@@ -273,4 +265,4 @@ def _print_comparison(plans: list[Plan], models: Models) -> None:
             )
         )
     print_table(_PAIR_HEADINGS, lines, left=(0, len(_PAIR_HEADINGS) - 1))
-    people.print("predicted: tuples spread over threads alike; slot-aware: over slots by what they carry.", soft_wrap=True)
+    say("predicted: tuples spread over threads alike; slot-aware: over slots by what they carry.")

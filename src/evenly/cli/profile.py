@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
 from evenly.cli.options import Json, check_file
-from evenly.cli.output import people, print_json, print_table, runs_progress
+from evenly.cli.output import print_json, print_table, runs_progress, say
 from evenly.errors import InvalidParameter
 from evenly.files import write_whole
 from evenly.planning.model_files import models_yaml, read_models
@@ -34,13 +33,13 @@ def profile(
     most_threads: Annotated[int, typer.Option(help="Threads are not tried beyond this.")] = 128,
     slope: Annotated[float, typer.Option(help="Stable while completion times grow by no more than this, in s/s.")] = 0.02,
     flat: Annotated[
-        float, typer.Option(help="Stop when the peak rate rises by no more than this part of the best a step.")
+        float, typer.Option(help="Stop when the peak rate rises by no more than this part of the best per step.")
     ] = 0.02,
     rate_step: Annotated[float | None, typer.Option(help="Grow the rate in these steps, as the paper does.")] = None,
     thread_step: Annotated[int | None, typer.Option(help="Grow the threads in these steps.")] = None,
     first_rate: Annotated[float, typer.Option(help="The rate to begin with, tuples/s.")] = 10.0,
     memory_mib: Annotated[int, typer.Option(help="The memory of a slot, MiB.")] = 3584,
-    repeat: Annotated[int, typer.Option(help="Measure so often: plans then come with an interval.")] = 1,
+    repeat: Annotated[int, typer.Option(help="Measure this many times: plans then come with an interval.")] = 1,
     picture: Annotated[Path | None, typer.Option(help="Where to draw rate, cpu and memory over threads (SVG).")] = None,
     json: Json = False,
 ) -> None:
@@ -154,4 +153,4 @@ def _print(model: PerformanceModel, out: Path, picture: Path | None) -> None:
         for point in model.points
     ]
     print_table(("threads", "tuples/s", "95 %", "cpu %", "mem %", ""), lines, left=())
-    people.print(escape(f"Model {model.name} in {out}" + (f", picture in {picture}" if picture else "")), soft_wrap=True)
+    say(f"Model {model.name} in {out}" + (f", picture in {picture}" if picture else ""))

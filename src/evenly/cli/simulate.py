@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
 from evenly.cli.options import Json, check_file, instance_numbers, wanted_names
-from evenly.cli.output import people, print_json, print_table, runs_progress
+from evenly.cli.output import print_json, print_table, runs_progress, say
 from evenly.cli.recorded_columns import keys_of, numbers_of
 from evenly.files import write_whole
 from evenly.lab.simulation.catalogue import KEYED, keyed
@@ -129,10 +128,10 @@ def _panels(outcomes: list[Outcome], counts: list[int]) -> list[Curves]:
 
 
 def _print(source: str, outcomes: list[Outcome], page: Path | None) -> None:
-    people.print(escape(source), soft_wrap=True)
+    say(source)
     print_table(_HEADINGS, _table(outcomes), section=lambda line: line[0])
-    people.print(_EXPLAINED, soft_wrap=True)
+    say(_EXPLAINED)
     if any(one.needs_merge for one in outcomes):
-        people.print("* may put a key on several instances: what is computed by key must be merged afterwards", soft_wrap=True)
+        say("* may put a key on several instances: what is computed by key must be merged afterwards")
     if page is not None:
-        people.print(f"Page: {page}", soft_wrap=True)
+        say(f"Page: {page}")

@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Annotated, cast, get_args
 
 import typer
-from rich.markup import escape
 
 from evenly.cli.options import Json, instance_numbers, wanted_names
-from evenly.cli.output import people, print_json, print_table, runs_progress
+from evenly.cli.output import print_json, print_table, runs_progress, say
 from evenly.cli.recorded_columns import keys_of, numbers_of
 from evenly.cli.simulate_shuffle import UNITS_MS, checked_unit
 from evenly.errors import InvalidParameter
@@ -83,11 +82,9 @@ def batches(
         }
         print_json("simulate batches", parameters, [one.row() for one in outcomes])
         return
-    people.print(
-        escape(f"{len(column):,} rows of {file.name} by {key}, {costs_ms.mean():.3g} ms each on average"), soft_wrap=True
-    )
-    print_table(_HEADINGS, [tuple(map(escape, _line(one))) for one in outcomes], section=lambda line: line[1:2])
-    people.print(_EXPLAINED, soft_wrap=True)
+    say(f"{len(column):,} rows of {file.name} by {key}, {costs_ms.mean():.3g} ms each on average")
+    print_table(_HEADINGS, [_line(one) for one in outcomes], section=lambda line: line[1:2])
+    say(_EXPLAINED)
 
 
 def _line(one: BatchesOutcome) -> tuple[str, ...]:

@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
 from evenly.cli.options import Json, check_file, instance_numbers, wanted_names
-from evenly.cli.output import people, print_json, print_table, runs_progress
+from evenly.cli.output import print_json, print_table, runs_progress, say
 from evenly.cli.recorded_columns import keys_of, numbers_of
 from evenly.errors import InvalidParameter
 from evenly.files import write_whole
@@ -136,19 +135,19 @@ def _panels(outcomes: list[ShuffleOutcome], counts: list[int], loads: list[float
 
 
 def _print(source: str, outcomes: list[ShuffleOutcome], page: Path | None) -> None:
-    people.print(escape(source), soft_wrap=True)
+    say(source)
     print_table(_HEADINGS, [_line(one) for one in outcomes], section=lambda line: line[1:3])
-    people.print(_EXPLAINED, soft_wrap=True)
+    say(_EXPLAINED)
     if any(one.knows_costs for one in outcomes):
-        people.print("* knows the exact cost of every row beforehand: a bound, not a choice", soft_wrap=True)
+        say("* knows the exact cost of every row beforehand: a bound, not a choice")
     for count in dict.fromkeys(one.instances for one in outcomes):
         best = [
             best_of([one for one in outcomes if (one.instances, one.load_pct) == (count, load)]) for load in _each(outcomes)
         ]
         said = ", ".join(f"{one.grouping} at {one.load_pct:g} % ({one.speedup_mean:.2f} times)" for one in best)
-        people.print(f"Best on {count} instances: {escape(said)}", soft_wrap=True)
+        say(f"Best on {count} instances: {said}")
     if page is not None:
-        people.print(f"Page: {page}", soft_wrap=True)
+        say(f"Page: {page}")
 
 
 def _each(outcomes: list[ShuffleOutcome]) -> list[float]:

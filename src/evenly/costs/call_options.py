@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any, Literal, get_args
 
-from evenly.checks import checked_whole
+from evenly.checks import checked_whole, is_number
 from evenly.errors import InvalidParameter
 
 OnError = Literal["fail", "skip"]
@@ -70,7 +69,6 @@ def checked_call(call: CallOptions) -> CallOptions:
 
 
 def _checked_limit_s(limit_s: float) -> float:
-    number = isinstance(limit_s, Real) and not isinstance(limit_s, bool)
-    if not (number and 0.0 < limit_s < math.inf):
+    if not (is_number(limit_s) and 0.0 < limit_s < math.inf):
         raise InvalidParameter(f"time_limit_s must be a number of seconds above 0, or None, got {limit_s!r}")
     return float(limit_s)

@@ -18,7 +18,7 @@ from evenly.diagnosis.stages import PastStage
 from evenly.kernels.types import I64
 
 _MERGEABLE = ("HashAggregate", "SortAggregate", "ObjectHashAggregate", "FlatMapGroupsIn", "AggregateIn", "ArrowAggregate")
-"""Operators that compute one result a key, which can often be merged of parts. Windows and joins cannot."""
+"""Operators that compute one result per key, which can often be merged of parts. Windows and joins cannot."""
 _ROW_BY_ROW = ("Window", "MapIn", "FlatMap", "PythonMapIn", "ArrowWindowPython", "WindowInPandas")
 """Operators with work for every row. In one partition these are a mistake more often than a total or a limit is."""
 _MIB = 1 << 20
@@ -334,7 +334,9 @@ def _too_few(stage: PastStage, limits: Thresholds) -> Finding | None:
     call = f"df.repartition({slots})"
     if exchange is not None and exchange.kind == "hashpartitioning" and exchange.keys:
         call = by_key_call(exchange.keys, slots)
-    return Finding(stage, Cause.TOO_FEW, saved, why, f"{slots} instances, one a slot, if each slot is a core of its own", call)
+    return Finding(
+        stage, Cause.TOO_FEW, saved, why, f"{slots} instances, one per slot, if each slot is a core of its own", call
+    )
 
 
 def _too_many(stage: PastStage, limits: Thresholds) -> Finding | None:

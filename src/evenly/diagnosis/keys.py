@@ -15,8 +15,8 @@ EVEN_PCT = 10.0
 """λ up to which a stage counts as even: the busiest instance has at most a tenth more than the mean."""
 
 COMBINED = (
-    "Aggregates that Spark combines before the shuffle (count, sum, avg, min, max, approx_count_distinct…) ship one row a key "
-    "and task, so hot keys do not hurt them. They hurt what ships every row: applyInPandas, transformWithState, windows, "
+    "Aggregates that Spark combines before the shuffle (count, sum, avg, min, max, approx_count_distinct…) ship one row per "
+    "key and task, so hot keys do not hurt them. They hurt what ships every row: applyInPandas, transformWithState, windows, "
     "joins, deduplication, collect_list."
 )
 

@@ -31,7 +31,7 @@ class Exchange:
 
 @dataclass(frozen=True, eq=False)
 class Tasks:
-    """The tasks of a stage that succeeded, one entry a task in every array, times in ms.
+    """The tasks of a stage that succeeded, one entry per task in every array, times in ms.
 
     `run_ms` is the time that the task itself ran; `gc_ms` and `fetch_wait_ms` are parts of it. `rows` and `bytes` are
     those that it read, from files or a shuffle. `spilled` is what it wrote to disk for want of memory, in bytes.
@@ -48,7 +48,9 @@ class Tasks:
     def __post_init__(self) -> None:
         sizes = {column.size for column in (self.rows, self.bytes, self.gc_ms, self.fetch_wait_ms, self.spilled, self.executor)}
         if sizes != {self.run_ms.size} or self.run_ms.size == 0:
-            raise InvalidParameter(f"a stage needs at least one task, and one entry a task in every array, got {sorted(sizes)}")
+            raise InvalidParameter(
+                f"a stage needs at least one task, and one entry per task in every array, got {sorted(sizes)}"
+            )
 
 
 @dataclass(frozen=True, eq=False)

@@ -116,7 +116,7 @@ class CheckpointDiagnosis:
         )
 
     def results(self) -> list[dict[str, object]]:
-        """Flat objects for programs: one a store, then one a partition of each store."""
+        """Flat objects for programs: one per store, then one per partition of each store."""
         stores = [{**store.row(), "mapping_versions": len(self.mappings)} for store in self.stores]
         parts: list[dict[str, object]] = [
             {

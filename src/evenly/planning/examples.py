@@ -87,7 +87,7 @@ class BatchFileWrite:
 
 
 class _Remote:
-    """Asks a web server on this machine, with one connection a thread."""
+    """Asks a web server on this machine, with one connection per thread."""
 
     path = "/"
 

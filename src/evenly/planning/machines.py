@@ -57,7 +57,7 @@ class Cluster:
 
     @property
     def price_per_hour(self) -> float | None:
-        """What all machines cost an hour, if every price is known."""
+        """What all machines cost per hour, if every price is known."""
         prices = [one.size.price_per_hour for one in self.machines]
         return None if None in prices else float(sum(price for price in prices if price is not None))
 

@@ -212,7 +212,7 @@ def _cores(placement: ThreadPlacement, shares: dict[str, tuple[Share, ...]]) -> 
 
 
 def _core_slope(found: list[tuple[F64, F64]], cores: float, seconds: float) -> float:
-    """How fast the unfinished work of a machine grows, in seconds of all its cores a second."""
+    """How fast the unfinished work of a machine grows, in seconds of all its cores per second."""
     if not found:
         return 0.0
     times_s, work_s = (np.concatenate(parts) for parts in zip(*found, strict=True))

@@ -15,7 +15,7 @@ def spark_settings(plan: Plan, *, trigger_s: float = 10.0, headroom_pct: float =
     """Executors, cores, memory and parallelism for a plan. `trigger_s` (above 0): the trigger interval of a stream.
 
     An executor is a machine of the largest size in the plan, its cores are the slots, so a smaller last machine is
-    rounded up to one. Dynamic allocation is off: it would undo the plan. Threads beyond one a slot are a pool inside the
+    rounded up to one. Dynamic allocation is off: it would undo the plan. Threads beyond one per slot are a pool inside the
     operator's Python function. Shuffle partitions are fixed once a streaming query has a checkpoint, so plan for the
     peak rate.
     """
@@ -54,7 +54,7 @@ def source_options(plan: Plan, *, trigger_s: float = 10.0, headroom_pct: float =
 
 
 def stages(plan: Plan) -> list[dict[str, object]]:
-    """For every operator: tasks (one a slot it sits on) and threads in each, for a stage or `ResourceProfile` of its own."""
+    """For every operator: tasks (one per slot it sits on) and threads in each, for a stage or `ResourceProfile` of its own."""
     found: list[dict[str, object]] = []
     for name, bundles in plan.placement.by_operator.items():
         counts = sorted((one.threads for one in bundles), reverse=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from pyspark import StorageLevel
@@ -12,11 +12,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from evenly.checks import checked_instances
+from evenly.checks import checked_instances, checked_path, checked_whole
 from evenly.diagnosis.keys import HeavyKey, KeysAt, KeysDiagnosis, shown_key
 from evenly.diagnosis.source import check_columns, data_kind
 from evenly.diagnosis.state import CheckpointDiagnosis, StateDiagnosis, checkpoint_diagnosis
 from evenly.errors import DamagedData, EmptyStream, InvalidParameter, StreamingMismatch
+from evenly.spark.frames import check_frame
 from evenly.spark.jvm.hadoop_files import Folder
 from evenly.spark.jvm.java_errors import Py4JError
 from evenly.spark.keyed.keys import Key, key_columns, key_names
@@ -48,11 +49,11 @@ def diagnose_keys(
     `heaviest` is how many of the heaviest keys are named (0 to 1000). `progress` is called with a description before each step:
     once, and twice for each number of instances.
     """
-    counts = [instances] if isinstance(instances, int) else list(instances)
+    check_frame(df)
+    counts = list(instances) if isinstance(instances, Iterable) and not isinstance(instances, str) else [instances]
     if not counts:
         raise InvalidParameter("instances names no number: give one, or a list of them")
-    if not 0 <= heaviest <= 1000:
-        raise InvalidParameter(f"heaviest must be from 0 to 1000, got {heaviest}")
+    heaviest = checked_whole(heaviest, "heaviest", 0, 1000)
     counts = list(dict.fromkeys(checked_instances(count) for count in counts))
     if df.isStreaming:
         raise StreamingMismatch("a streaming DataFrame cannot be counted: diagnose a batch of earlier rows, or its checkpoint")
@@ -125,7 +126,7 @@ def diagnose_checkpoint(spark: SparkSession, checkpoint: str | os.PathLike[str])
 
     Reads the state after the last finished batch; the query may be running.
     """
-    path = os.fspath(checkpoint)
+    path = checked_path(checkpoint, "checkpoint", "a folder that a streaming query keeps")
     stores = [StateDiagnosis(one.operator, one.name, one.store, one.batch, one.rows) for one in rows_per_partition(spark, path)]
     found = (_MAPPING.match(name) for name in Folder(spark, path).child("evenly").names())
     return checkpoint_diagnosis(path, stores, [int(match.group(1)) for match in found if match])

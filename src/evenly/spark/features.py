@@ -61,8 +61,8 @@ class Found:
     @classmethod
     def of(cls, spark: Any) -> Found:
         """That of a session: the server's version, or the client's where that is earlier."""
-        versions = [text for text in (str(spark.version), pyspark.__version__) if release(text)]
-        return cls(min(versions, key=release), not isinstance(spark, SparkSession))
+        told = (str(spark.version), pyspark.__version__)
+        return cls(min(filter(release, told), key=release, default=told[0]), not isinstance(spark, SparkSession))
 
     def __str__(self) -> str:
         return f"Spark {self.version} through Spark Connect" if self.connect else f"Spark {self.version}"

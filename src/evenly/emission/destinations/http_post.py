@@ -32,7 +32,7 @@ _CLOSED = (ConnectionResetError, BrokenPipeError, ConnectionAbortedError, ssl.SS
 
 @dataclass(frozen=True)
 class HttpPost:
-    """One request for up to `rows_at_once` rows, one connection a partition; an answer from 200 to 299 is the acknowledgement.
+    """One request for up to `rows_at_once` rows, one connection per partition; an answer from 200 to 299 acknowledges them.
 
         to = evenly.HttpPost("https://example.org/rows", headers={"Authorization": token}, rows_at_once=100)
         evenly.send(df, to=to)

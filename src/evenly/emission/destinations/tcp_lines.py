@@ -22,7 +22,7 @@ _HEARD_BYTES = 65_536
 
 @dataclass(frozen=True)
 class TcpLines:
-    """One line a row, one connection a partition.
+    """One line per row, one connection per partition.
 
         evenly.send(df, to=evenly.TcpLines("collector", 9000, rows_at_once=100))
 

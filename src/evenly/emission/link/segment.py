@@ -45,7 +45,7 @@ PID, TUPLES, BYTES, HEAD_NS, SPEED, SENT = range(6)
 """Places of a queue's row; a row without a process is free."""
 
 _GATE, _QUEUES, _TERMS = 1 << 19, 1 << 20, 1 << 40
-"""Bytes that are locked, all beyond the end of the file: joining and leaving, one a queue, one a term."""
+"""Bytes that are locked, all beyond the end of the file: joining and leaving, one per queue, one per term."""
 _GATE_LIMIT_S = 5.0
 _FLOCK = Struct("hhqqi0q")
 """The kernel's struct flock, as 64-bit Linux has it."""

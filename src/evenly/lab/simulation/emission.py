@@ -102,7 +102,7 @@ class Arrivals:
         """
         times, where = np.array(times_ms, np.float64), np.array(queue, np.int64)
         if times.ndim != 1 or times.shape != where.shape:
-            raise InvalidParameter(f"times_ms and queue need one value a tuple, got shapes {times.shape} and {where.shape}")
+            raise InvalidParameter(f"times_ms and queue need one value per tuple, got shapes {times.shape} and {where.shape}")
         if times.size == 0:
             raise EmptyStream("nothing was recorded: give at least one tuple")
         if not np.isfinite(times).all():

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from evenly.checks import checked_instances
+from evenly.checks import checked_instances, checked_whole, is_number
 from evenly.errors import EmptyStream, InvalidParameter
 from evenly.kernels import dkg_runs as kernels
 from evenly.kernels.types import F64, I64, U64
@@ -38,6 +38,7 @@ from evenly.streams.synthetic import KeyStream, injection
 LEARNT = 80_000
 EVALUATED = 20_000
 """The DKG paper's cut of its streams of 100,000 tuples."""
+_MOST_TUPLES = 2**40
 
 
 @dataclass(frozen=True)
@@ -62,8 +63,10 @@ class Setting:
 
     def __post_init__(self) -> None:
         checked_instances(self.instances)
-        if self.learnt < 1:
+        if checked_whole(self.learnt, "learnt", 0, _MOST_TUPLES) < 1:
             raise InvalidParameter(f"learnt must be at least 1 tuple, got {self.learnt}")
+        if not (is_number(self.power) and 0.0 < self.power < math.inf):
+            raise InvalidParameter(f"power must be above 0 and finite, got {self.power!r}")
         if is_own(self.grouping) and (self.theta, self.mu) != (Setting.theta, Setting.mu):
             raise InvalidParameter(
                 f"theta {self.theta:g} and mu {self.mu:g} do not reach {self.name}: give what makes it with them"
@@ -124,18 +127,16 @@ def simulate(
 
     A stream has the tuples that the settings learn from (the longest `learnt`), then `evaluated` more. Stream and
     hashes of a run depend on `seed` and the run's number alone, so the number of `workers` (threads; by default
-    one a core) changes nothing. `progress` is called with 1 after each run, in the order of runs.
+    one per core) changes nothing. `progress` is called with 1 after each run, in the order of runs.
     """
-    if runs < 1:
+    if checked_whole(runs, "runs", 0, _MOST_TUPLES) < 1:
         raise InvalidParameter(f"runs must be at least 1, got {runs}")
-    if evaluated < 1:
+    if checked_whole(evaluated, "evaluated", 0, _MOST_TUPLES) < 1:
         raise InvalidParameter(f"evaluated must be at least 1 tuple, got {evaluated}")
-    if not settings:
-        raise InvalidParameter("there is nothing to simulate: give at least one setting")
+    wanted = _some(settings)
     threads = (os.cpu_count() or 1) if workers is None else workers
     if threads < 1:
         raise InvalidParameter(f"workers must be at least 1, got {workers}")
-    wanted = tuple(settings)
     measured = np.empty((runs, len(wanted), 2))
 
     def one(run: int) -> F64:
@@ -161,7 +162,7 @@ def simulate_recorded(keys: Keys, settings: Sequence[Setting], *, draws: int, se
     """
     if draws < 1:
         raise InvalidParameter(f"draws must be at least 1, got {draws}")
-    wanted = tuple(settings)
+    wanted = _some(settings)
     learnt = max(setting.learnt for setting in wanted)
     ids = key_ids(keys)
     if learnt >= ids.size:
@@ -175,6 +176,12 @@ def simulate_recorded(keys: Keys, settings: Sequence[Setting], *, draws: int, se
         of_draw = run_seed(seed, draw)
         measured[draw] = _measure(replace(first, residues=_residues(distinct, of_draw), seed=of_draw), wanted, learnt)
     return Runs("recorded", wanted, np.ascontiguousarray(measured[:, :, 0].T), np.ascontiguousarray(measured[:, :, 1].T))
+
+
+def _some(settings: Sequence[Setting]) -> tuple[Setting, ...]:
+    if not settings:
+        raise InvalidParameter("there is nothing to simulate: give at least one setting")
+    return tuple(settings)
 
 
 def run_seed(seed: int, run: int) -> int:
@@ -301,8 +308,8 @@ def _ready(sender: SplittingGrouping, ids: U64) -> SplittingGrouping:
     return ready.fit(ids) if learns_first(sender) else ready  # type: ignore[no-any-return]
 
 
-def _greedy(_: ExactGreedy, setting: Setting, drawn: _Drawn) -> F64:
-    return kernels.greedy_loads(drawn.heaviest_first(setting.power), setting.instances)
+def _greedy(grouping: ExactGreedy, setting: Setting, drawn: _Drawn) -> F64 | None:
+    return None if grouping.memory_bytes else kernels.greedy_loads(drawn.heaviest_first(setting.power), setting.instances)
 
 
 def _hashed(_: Universal, setting: Setting, drawn: _Drawn) -> F64:
@@ -323,7 +330,7 @@ def _by_remainder(setting: Setting, drawn: _Drawn, modulus: int) -> F64:
 
 
 def _scheduled(grouping: DKG, setting: Setting, drawn: _Drawn) -> F64 | None:
-    if grouping.ids != "integer" or grouping.half_life is not None:
+    if grouping.ids != "integer" or grouping.half_life is not None or grouping.total > 0.0:
         return None
     heavy, weights = drawn.heavy(setting.learnt, grouping.theta, grouping.epsilon)
     learnt, evaluated = drawn.learnt(setting.learnt), drawn.evaluated**setting.power
@@ -332,7 +339,7 @@ def _scheduled(grouping: DKG, setting: Setting, drawn: _Drawn) -> F64 | None:
 
 
 def _unscheduled(grouping: WOSIM, setting: Setting, drawn: _Drawn) -> F64 | None:
-    if grouping.instances != setting.instances:
+    if grouping.instances != setting.instances or grouping.total > 0.0:
         return None
     heavy, weights = drawn.heavy(setting.learnt, grouping.theta, grouping.epsilon)
     evaluated = drawn.evaluated**setting.power
@@ -348,4 +355,4 @@ COMPILED: dict[type, Callable[[Any, Setting, _Drawn], F64 | None]] = {
     OneInstance: _one_instance,
 }
 """Loads without a look at each tuple, by the exact type of a grouping, with the hash of the run's seed; None where the
-parameters of the grouping are not covered."""
+parameters of the grouping are not covered, or where it has learnt before."""

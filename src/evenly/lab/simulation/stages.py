@@ -60,8 +60,8 @@ class Stage:
         control_latency_ms: ArrayLike = 0.0,
         sources: ArrayLike | None = None,
     ) -> Stage:
-        """`costs_ms`: one a tuple, or tuples x instances. `arrivals_ms`: not descending; recorded, or made by
-        `constant_arrivals` or `poisson_arrivals`. `multipliers`: one an instance, or periods x instances, where period p
+        """`costs_ms`: one per tuple, or tuples x instances. `arrivals_ms`: not descending; recorded, or made by
+        `constant_arrivals` or `poisson_arrivals`. `multipliers`: one per instance, or periods x instances, where period p
         begins at tuple `period_starts[p]`, the first at 0. Latencies: one for all instances, or one each. `sources`: where
         the stream arrives in parts at several schedulers, the scheduler (0, 1, …) of each tuple.
         """

@@ -21,6 +21,7 @@ from evenly.spark.costs.row_ids import with_id
 from evenly.spark.costs.saved_costs import load_costs
 from evenly.spark.costs.stage import CallStage, results_of
 from evenly.spark.costs.watch import CostWatch
+from evenly.spark.frames import check_frame
 from evenly.spark.jvm.sizes import size_of
 
 Costs = CostModel | str | os.PathLike[str]
@@ -65,6 +66,7 @@ def apply_by_cost(
     Spark may run a task again (a lost worker, speculation), and the function is then called again for its rows; each row is
     still in the result once. Where dealing by cost is not expected to save more than routing takes, rows go out evenly.
     """
+    check_frame(df)
     if df.isStreaming:
         raise StreamingMismatch("apply_by_cost works on a batch DataFrame: use stream_apply_by_cost for a stream")
     options = StageOptions(instances, objective, routers, call)

@@ -20,6 +20,7 @@ from evenly.errors import ColumnConflict, InvalidKeys, StreamingMismatch
 from evenly.spark.costs.options import StageOptions, checked_key
 from evenly.spark.costs.row_ids import content_hash, key_column
 from evenly.spark.costs.stage import CallStage, reports_of
+from evenly.spark.frames import check_frame
 from evenly.spark.keyed.keys import key_names, quoted
 from evenly.worker.executing import CANDIDATE
 
@@ -42,6 +43,7 @@ def recommend_cost_key(
     nothing. `candidates` are columns and SQL expressions; None: every column, sizes of texts, arrays and numbers in steps. Only
     those that explain 5 % of the variance are listed: an empty list says that none helps, or that costs hardly differ.
     """
+    check_frame(df)
     if df.isStreaming:
         raise StreamingMismatch(
             "recommend_cost_key works on a batch DataFrame: give it some rows of the stream, read as a batch"

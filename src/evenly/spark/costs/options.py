@@ -13,6 +13,7 @@ from pyspark.sql.types import StructType
 from evenly.checks import checked_instances, checked_whole
 from evenly.costs.call_options import ONE_ROW_AT_A_TIME, CallOptions, checked_call
 from evenly.errors import ColumnConflict, InvalidParameter
+from evenly.spark.frames import empty_frame
 from evenly.spark.keyed.keys import named
 from evenly.worker.letters import ERROR
 
@@ -54,7 +55,7 @@ def checked_schema(df: DataFrame, schema: StructType | str, *, skip: bool) -> St
     asked = (str(schema), df.sparkSession.conf.get("spark.sql.timestampType", None))
     parsed = schema if isinstance(schema, StructType) else _parsed.get(asked)
     if parsed is None:
-        parsed = _parsed[asked] = df.sparkSession.createDataFrame([], schema).schema
+        parsed = _parsed[asked] = empty_frame(df.sparkSession, schema).schema
     if not parsed.fields:
         raise InvalidParameter("schema has no field: name what the function returns, such as 'score double'")
     twice = [name for name in parsed.names if parsed.names.count(name) > 1]

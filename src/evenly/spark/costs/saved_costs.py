@@ -10,12 +10,17 @@ from typing import Any
 from pyspark.errors import PySparkException
 
 from evenly.costs.model import CostModel
-from evenly.errors import DamagedData, MissingFile, UnreadableFile
+from evenly.errors import DamagedData, EvenlyError, MissingFile, UnreadableFile, UnwritableFile
+from evenly.files import read_whole
 from evenly.spark.features import Feature, require
 from evenly.spark.jvm.hadoop_files import Folder, as_it_is
 from evenly.spark.jvm.java_errors import Py4JJavaError
 
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+"""How a path with a scheme begins. Without the slash it is a name with a colon in it (`costs:2024.json`), which Hadoop knows no
+path for: such a file is on this machine."""
+_COLON_IN_NAME = re.compile(r"[^/]*:")
+_WHAT = "a saved CostModel, for costs="
 _LONGEST = 300
 _MOST_BYTES = 1 << 24
 
@@ -24,8 +29,8 @@ def load_costs(spark: Any, path: str | os.PathLike[str]) -> CostModel:
     """The model that was saved there. A path without a scheme is a local one, or else one of Spark's own file system."""
     named = os.fspath(path)
     local = not _SCHEME.match(named)
-    if local and (Path(named).exists() or not isinstance(path, str)):
-        return CostModel.from_json(_read_here(named), source=named)
+    if local and (not isinstance(path, str) or _COLON_IN_NAME.match(named) or Path(named).exists()):
+        return CostModel.from_json(read_whole(named, what=_WHAT), source=named)
     return CostModel.from_json(_read_by_spark(spark, named), source=named)
 
 
@@ -39,19 +44,8 @@ def save_costs(spark: Any, costs: CostModel, path: str | os.PathLike[str]) -> No
     folder, _, name = named.rpartition("/")
     try:
         Folder(spark, folder).write(name, costs.to_json())
-    except Py4JJavaError as error:
-        raise UnreadableFile(f"the costs cannot be written to {named}: {_reason(error)}") from error
-
-
-def _read_here(named: str) -> bytes:
-    try:
-        return Path(named).read_bytes()
-    except FileNotFoundError as error:
-        raise MissingFile(f"there is no file {named}: give costs= the path of a saved CostModel") from error
-    except IsADirectoryError as error:
-        raise UnreadableFile(f"{named} is a folder: give costs= the path of a saved CostModel") from error
-    except OSError as error:
-        raise UnreadableFile(f"{named} cannot be read: {error}") from error
+    except (Py4JJavaError, EvenlyError) as error:
+        raise UnwritableFile(f"the costs cannot be written to {named}: {_reason(error)}") from error
 
 
 def _read_by_spark(spark: Any, named: str) -> bytes:
@@ -63,10 +57,10 @@ def _read_by_spark(spark: Any, named: str) -> bytes:
         content = files.select("content").first() if one and found[0].length <= _MOST_BYTES else None
     except (PySparkException, Py4JJavaError) as error:
         if "PATH_NOT_FOUND" in str(error) or "FileNotFoundException" in str(error):
-            raise MissingFile(f"there is no file {named}: give costs= the path of a saved CostModel") from error
+            raise MissingFile(f"there is no file {named}: give the path of {_WHAT}") from error
         raise UnreadableFile(f"{named} cannot be read by Spark: {_reason(error)}") from error
     if not one:
-        raise UnreadableFile(f"{named} is a folder: give costs= the path of a saved CostModel")
+        raise UnreadableFile(f"{named} is a folder: give the path of {_WHAT}")
     if content is None:
         raise DamagedData(f"{named} is not a saved cost model: it has {found[0].length:,} bytes")
     return bytes(content[0])

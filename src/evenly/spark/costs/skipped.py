@@ -7,6 +7,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from evenly.errors import UnknownColumn
+from evenly.spark.frames import check_frame
 from evenly.worker.letters import ERROR
 
 LETTER_TYPE = StructType().add("type", "string").add("message", "string").add("row", "string")
@@ -34,6 +35,7 @@ def failed_rows(result: DataFrame) -> DataFrame:
 
 
 def _checked(result: DataFrame) -> DataFrame:
+    check_frame(result, "result")
     if ERROR not in result.columns:
         raise UnknownColumn(
             f"there is no column {ERROR!r}: give apply_by_cost call=evenly.CallOptions(on_error='skip'); the columns are "

@@ -22,6 +22,7 @@ from evenly.spark.costs.stage import CallStage, reports_of, results_of
 from evenly.spark.costs.store import CostStore
 from evenly.spark.costs.watch import CostWatch
 from evenly.spark.features import Feature, require
+from evenly.spark.frames import check_frame
 from evenly.spark.jvm.sizes import size_of
 from evenly.spark.streaming.query_settings import QuerySettings, Trigger
 from evenly.spark.streaming.running_query import RunningQuery
@@ -73,6 +74,7 @@ def stream_apply_by_cost(
     The first batch is dealt evenly, later ones by cost where that pays. An executor that is slower than others
     gets less from the batch on that follows its first reports. Classic sessions only.
     """
+    check_frame(rows, "rows")
     if not rows.isStreaming:
         raise StreamingMismatch("stream_apply_by_cost needs a streaming DataFrame: use apply_by_cost for a batch")
     spark = rows.sparkSession

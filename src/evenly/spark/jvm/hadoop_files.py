@@ -10,7 +10,7 @@ from typing import Any, cast
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from evenly.errors import DamagedData
+from evenly.errors import DamagedData, InvalidParameter, UnreadableFile
 
 _LOG = logging.getLogger(__name__)
 _GLOB = re.compile(r"([\\{}\[\]*?])")
@@ -25,6 +25,31 @@ def as_it_is(path: str) -> str:
     return _GLOB.sub(r"\\\1", path)
 
 
+def located(spark: SparkSession, path: str, settings: Any = None) -> tuple[Any, Any]:
+    """A path as Hadoop's object of it, and the file system that it is on; `settings` are those of the session by default."""
+    java: Any = spark
+    settings = java._jsparkSession.sessionState().newHadoopConf() if settings is None else settings
+    try:
+        at = java._jvm.org.apache.hadoop.fs.Path(path)
+    except Py4JJavaError as error:
+        raise InvalidParameter(
+            f"{path!r} is not a path that Spark can read ({_reason(error)}): a colon in the first part of a path begins a file "
+            "system's name, so write it as a whole path, such as /data/visits"
+        ) from error
+    try:
+        return at, at.getFileSystem(settings)
+    except Py4JJavaError as error:
+        raise UnreadableFile(
+            f"{path!r} is on a file system that this Spark cannot reach ({_reason(error)}): add its jars and settings to the "
+            "session, or give a path on another one"
+        ) from error
+
+
+def _reason(error: Py4JJavaError) -> str:
+    """What Java says, in one line."""
+    return str(error.java_exception.toString()).strip().splitlines()[0]
+
+
 class Folder:
     """A folder reached through the JVM's Hadoop file systems; what is in it goes by its name, or its path below the folder.
 
@@ -36,8 +61,7 @@ class Folder:
         self._spark = spark
         self._jvm = cast("Any", spark._jvm)
         self._settings: Any = spark._jsparkSession.sessionState().newHadoopConf()
-        self._at: Any = self._jvm.org.apache.hadoop.fs.Path(path)
-        self._files = self._at.getFileSystem(self._settings)
+        self._at, self._files = located(spark, path, self._settings)
 
     def child(self, name: str) -> Folder:
         """A folder in this one."""

@@ -16,6 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from evenly.errors import StreamingMismatch
+from evenly.spark.jvm.hadoop_files import located
 
 _SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 
@@ -63,8 +64,7 @@ class _Partitions(StreamingQueryListener):
 
     def __init__(self, spark: SparkSession, checkpoint: str, partitions: int) -> None:
         self._session: Any = spark._jsparkSession
-        path = spark._jvm.org.apache.hadoop.fs.Path(checkpoint)  # type: ignore[union-attr]
-        files = path.getFileSystem(self._session.sessionState().newHadoopConf())
+        path, files = located(spark, checkpoint)
         self._checkpoint = str(files.makeQualified(path).toString())
         self._partitions = partitions
         self.run: str | None = None

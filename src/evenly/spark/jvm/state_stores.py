@@ -20,6 +20,8 @@ from pyspark.sql.types import StructType
 
 from evenly.errors import ImmovableState
 from evenly.spark.features import Feature, Found, missing, untested
+from evenly.spark.jvm.hadoop_files import located
+from evenly.spark.jvm.readable_state import own_session, readable_in
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,7 @@ class StateStores:
         options = self._jvm.org.apache.spark.sql.execution.datasources.v2.state.StateSourceOptions
         reader = self._session.read.format("statestore").option("batchId", self.batch).option("operatorId", store.operator)
         reader = reader.option("storeName", store.name).option(options.INTERNAL_ONLY_READ_ALL_COLUMN_FAMILIES(), "true")
-        return reader.load(checkpoint or self.checkpoint)
+        return reader.load(readable_in(self._session, checkpoint or self.checkpoint))
 
     def provider(self) -> str:
         """The class that keeps the state, as the query's last batch was run with."""
@@ -113,7 +115,7 @@ class StateStores:
             self.batch,
             self._resolved(to),
             self._settings,
-            option.apply(self.checkpoint),
+            option.apply(readable_in(self._session, self.checkpoint)),
             option.apply(function),
             option.apply(None),
         )
@@ -166,8 +168,8 @@ class StateStores:
         }
 
     def _resolved(self, path: str) -> str:
-        at = self._jvm.org.apache.hadoop.fs.Path(path)
-        return str(at.getFileSystem(self._settings).makeQualified(at).toString())
+        at, files = located(self._session, path, self._settings)
+        return str(files.makeQualified(at).toString())
 
 
 class _Function:
@@ -194,7 +196,7 @@ class _Function:
 
 def _without_adaptive_execution(spark: SparkSession) -> SparkSession:
     """A session of its own, in which a store without rows keeps its partitions: each must be written, even if empty."""
-    own = SparkSession(spark.sparkContext, spark._jsparkSession.cloneSession())
+    own = own_session(spark)
     own.conf.set("spark.sql.adaptive.enabled", "false")
     return own
 

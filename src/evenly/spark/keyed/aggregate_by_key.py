@@ -12,6 +12,7 @@ from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, Struct
 from evenly.errors import ColumnConflict, InvalidParameter, KeyTooHot
 from evenly.keys.mapping import Mapping
 from evenly.keys.split_mapping import SplitMapping, SplitWay
+from evenly.spark.frames import check_frame
 from evenly.spark.keyed.keys import Key, check_distinct, key_columns, key_id, key_names
 from evenly.spark.keyed.layout import lay_out
 from evenly.spark.keyed.merging import HOME, PARTIAL, Merging, merger, stage_names, starter
@@ -35,7 +36,7 @@ def aggregate_by_key(
     tolerance_pct: float | None = 2.0,
     seed: int = 0,
 ) -> DataFrame:
-    """One result a key, as `groupBy(key)` gives it, also where one key has more rows than an instance should have.
+    """One result per key, as `groupBy(key)` gives it, also where one key has more rows than an instance should have.
 
         evenly.aggregate_by_key(df, evenly.Merging(partial, merge, "score double"), key="user", instances=64)
 
@@ -50,6 +51,7 @@ def aggregate_by_key(
     Parameters are those of `split_by_key`. Raises `KeyTooHot` for a function that does not merge (`merge=None`) if a key
     has more than an instance's fair share.
     """
+    check_frame(df)
     native = [aggregate for aggregate in aggregates if isinstance(aggregate, Column)]
     if aggregates and len(native) == len(aggregates):
         return df.groupBy(*key_columns(key_names(df, key))).agg(*native)

@@ -11,8 +11,9 @@ from pyspark.sql.types import StructType
 
 from evenly.errors import InvalidParameter, StreamingMismatch
 from evenly.keys.mapping import Mapping
+from evenly.spark.frames import check_frame
 from evenly.spark.keyed.by_key import by_key
-from evenly.spark.keyed.functions import check_no_iterator
+from evenly.spark.keyed.functions import check_function, check_no_iterator
 from evenly.spark.keyed.keys import Key, check_distinct, key_columns, key_names, key_types
 from evenly.spark.keyed.layout import lay_out
 from evenly.spark.keyed.results import Results
@@ -33,7 +34,7 @@ def apply_by_key(
     fit_on: DataFrame | None = None,
     arrow: bool = False,
 ) -> DataFrame:
-    """`df.groupBy(key).applyInPandas(function, schema)` with balanced instances and little cost a group.
+    """`df.groupBy(key).applyInPandas(function, schema)` with balanced instances and little cost per group.
 
         evenly.apply_by_key(df, score, "user string, score double", key="user", instances=64)
 
@@ -52,8 +53,10 @@ def apply_by_key(
 
     `key`, `instances`, `mapping` and `fit_on` are those of `by_key`. `df` must not be streaming.
     """
+    check_frame(df)
     if df.isStreaming:
         raise StreamingMismatch("apply_by_key works on a batch DataFrame: call it inside foreachBatch, or use by_key")
+    check_function(function)
     check_no_iterator(function, "the function")
     with_key = _takes_key(function)
     check_distinct(df)

@@ -6,9 +6,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from evenly.checks import checked_instances
-from evenly.errors import ColumnConflict, StreamingMismatch
+from evenly.errors import StreamingMismatch
 from evenly.keys.mapping import Mapping
 from evenly.spark.features import Feature, has
+from evenly.spark.frames import check_frame, check_new_column
 from evenly.spark.jvm.placement_listener import tell_of_shuffles
 from evenly.spark.keyed.keys import Key, key_columns, key_names, quoted
 from evenly.spark.keyed.learning import learn_mapping
@@ -65,10 +66,11 @@ def by_key(
     Spark that does not, a warning is logged and rows are placed by Spark's hash of the key, with a slot that is 0 everywhere;
     a stream is refused (`UnsupportedSpark`).
     """
+    check_frame(df)
     instances = checked_instances(instances)
     names = key_names(df, key)
-    if slot is not None and slot.lower() in (name.lower() for name in df.columns):
-        raise ColumnConflict(f"there is a column {slot!r} already: choose another name, such as slot='{slot}_'")
+    if slot is not None:
+        check_new_column(df, slot, "slot")
     if mapping is None:
         if df.isStreaming and fit_on is None:
             raise StreamingMismatch(

@@ -14,6 +14,18 @@ from evenly.errors import InvalidParameter
 _ITERATED = re.compile(r"(^|\.)(Async)?(Iterator|Iterable|Generator)\b")
 
 
+def check_function(function: Any) -> None:
+    """Refuse what cannot be called, or whose arguments nobody can tell."""
+    if not callable(function):
+        raise InvalidParameter(f"function must be a function of a group, or of its key and the group, got {function!r}")
+    try:
+        inspect.signature(function)
+    except (TypeError, ValueError) as error:
+        raise InvalidParameter(
+            f"{function!r} does not say what arguments it takes ({error}): give a function around it, lambda group: ..."
+        ) from error
+
+
 def check_no_iterator(function: Callable[..., Any], what: str) -> None:
     """Refuse a generator, a coroutine, and a function that says that it takes or returns an iterator, as Spark's may."""
     bare = function

@@ -17,11 +17,12 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from evenly.checks import checked_instances
+from evenly.checks import checked_instances, checked_whole, is_number
 from evenly.errors import InvalidParameter, StreamingMismatch
 from evenly.keys.dkg import DKG
 from evenly.keys.mapping import Mapping
 from evenly.sketches.hashing import WRITABLE, derive
+from evenly.spark.frames import check_frame
 from evenly.spark.keyed.keys import Key, key_id, key_names, type_names
 from evenly.spark.worker_errors import worker_errors
 
@@ -49,9 +50,11 @@ def learn_mapping(df: DataFrame, *, key: Key, instances: int, tolerance_pct: flo
     row. The same rows in the same partitions give the same mapping. A DataFrame without rows gives
     a mapping that spreads keys by hash alone.
     """
+    check_frame(df)
     instances = checked_instances(instances)
-    if tolerance_pct is not None and not 0.0 < tolerance_pct < math.inf:
-        raise InvalidParameter(f"tolerance_pct must be above 0 (or None to read every row), got {tolerance_pct}")
+    if tolerance_pct is not None and not (is_number(tolerance_pct) and 0.0 < tolerance_pct < math.inf):
+        raise InvalidParameter(f"tolerance_pct must be above 0 (or None to read every row), got {tolerance_pct!r}")
+    checked_whole(seed, "seed", -(2**63), 2**63 - 1)
     if df.isStreaming:
         raise StreamingMismatch("a mapping cannot be learnt from a streaming DataFrame: learn it from a batch of earlier rows")
     names = key_names(df, key)

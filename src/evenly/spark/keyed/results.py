@@ -12,6 +12,7 @@ from pyspark.sql.types import StructType
 
 from evenly.errors import ColumnConflict
 from evenly.spark.arrow_schema import arrow_schema
+from evenly.spark.frames import empty_frame
 
 _BY_NAME = "spark.sql.legacy.execution.pandas.groupedMap.assignColumnsByName"
 _SAFELY = "spark.sql.execution.pandas.convertToArrowArraySafely"
@@ -28,7 +29,7 @@ class Results:
     @classmethod
     def of(cls, spark: SparkSession, schema: str | StructType) -> Self:
         """Of a schema as a user gives it, under the settings of a session."""
-        empty = spark.createDataFrame([], schema)
+        empty = empty_frame(spark, schema)
         names = empty.columns
         twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
         if twice:

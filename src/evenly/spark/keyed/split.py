@@ -14,11 +14,12 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from evenly.checks import checked_instances
-from evenly.errors import ColumnConflict, InvalidKeys, InvalidParameter, StreamingMismatch
+from evenly.errors import InvalidKeys, InvalidParameter, StreamingMismatch
 from evenly.keys.hot_keys import split_hot_keys
 from evenly.keys.mapping import Mapping
 from evenly.keys.split_mapping import SplitMapping, SplitWay
 from evenly.spark.features import Feature, require
+from evenly.spark.frames import check_frame, check_new_column
 from evenly.spark.keyed.keys import Key, check_distinct, key_columns, key_names
 from evenly.spark.keyed.learning import learn_mapping
 from evenly.spark.placing.lookup import lookup_tables, smallest
@@ -67,8 +68,7 @@ def split_by_key(
     names, planned = planned_split(
         df, key=key, instances=instances, mapping=mapping, fit_on=fit_on, way=way, tolerance_pct=tolerance_pct, seed=seed
     )
-    if part.lower() in (name.lower() for name in df.columns):
-        raise ColumnConflict(f"there is a column {part!r} already: choose another name, such as part='{part}_'")
+    check_new_column(df, part, "part")
     placed = placed_by_part(df, planned, names, spread_on)
     return placed.withColumnRenamed(AT, part).drop(NUMBER)
 
@@ -85,6 +85,7 @@ def planned_split(
     seed: int,
 ) -> tuple[tuple[str, ...], SplitMapping]:
     """The key columns, and the mapping to follow: learnt, planned or given."""
+    check_frame(df)
     instances = checked_instances(instances)
     names = key_names(df, key)
     require(df.sparkSession, Feature.REPARTITION_BY_ID, by="a key that is split", remedy="Keep keys whole with by_key")

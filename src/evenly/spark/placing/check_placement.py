@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame
 
 from evenly.keys.placed import Use, use_of
 from evenly.spark.features import Feature, require
+from evenly.spark.frames import check_frame
 from evenly.spark.jvm.plan_roles import keyed_plan
 from evenly.spark.jvm.shuffled_again import ShuffledAgain, executed_plan, shuffled_again
 
@@ -28,6 +29,7 @@ def check_placement(df: DataFrame) -> tuple[ShuffledAgain, ...]:
     result its operators with state are judged, which must group by exactly the key and the slot (`stream_by_key` does that
     itself, and refuses).
     """
+    check_frame(df)
     require(df.sparkSession, Feature.PLANS, by="check_placement", remedy="Count what instances hold with placed_rows")
     found = tuple(dict.fromkeys(_found_streaming(df))) if df.isStreaming else shuffled_again(executed_plan(df))
     for it in found:

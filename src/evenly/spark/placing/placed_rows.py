@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from evenly.checks import checked_instances
 from evenly.errors import InvalidParameter, StreamingMismatch
 from evenly.measures.load import imbalance_pct
+from evenly.spark.frames import check_frame
 from evenly.spark.placing.own_columns import own_name
 
 _AT = own_name("partition")
@@ -35,6 +36,7 @@ def placed_rows(df: DataFrame, *, instances: int) -> PlacedRows:
     Runs one job, which computes `df` (cache it if it is used again) and sends a number for each partition, no rows. Of a
     result over placed rows it counts what the last stage puts out.
     """
+    check_frame(df)
     instances = checked_instances(instances)
     if df.isStreaming:
         raise StreamingMismatch("placed_rows counts a batch: a streaming query tells what its partitions read in query.batches")

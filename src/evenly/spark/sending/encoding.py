@@ -70,6 +70,8 @@ def _plain_column(df: DataFrame, column: str | None) -> str | None:
     if column is None:
         only = df.schema.fields[0] if len(df.schema.fields) == 1 else None
         return only.name if only is not None and isinstance(only.dataType, _AS_IT_IS) else None
+    if not isinstance(column, str):
+        raise InvalidParameter(f"column must be the name of a column, or None, got {column!r}")
     kinds: dict[str, DataType] = {field.name: field.dataType for field in df.schema.fields}
     if column not in kinds:
         raise UnknownColumn(f"there is no column {column!r}: the columns are {', '.join(kinds)}")

@@ -8,13 +8,14 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame
 
-from evenly.checks import checked_whole
+from evenly.checks import checked_path, checked_whole
 from evenly.emission.destinations.base import Destination, NumberedRow
 from evenly.emission.destinations.delivery import Pacing, destination_of
 from evenly.emission.link.outgoing import UNSCHEDULED
 from evenly.emission.policies.base import Emission
 from evenly.errors import InvalidParameter, StreamingMismatch
 from evenly.spark.features import Feature, require
+from evenly.spark.frames import check_frame
 from evenly.spark.jvm.row_order import comes_in_any_order, in_one_order
 from evenly.spark.sending.encoding import BODY, bodies
 from evenly.spark.sending.kept import KeptBatches
@@ -67,6 +68,7 @@ def send(
       it sends, in `evenly/sending/<batch>`; remove that when the run will not be repeated. Other rows need another number:
       under a number that was kept the rows of then are sent, which a warning in the log says. A random name and 0 by default.
     """
+    check_frame(df)
     if df.isStreaming:
         raise StreamingMismatch("a streaming DataFrame is not sent at once: use stream_send")
     destination = destination_of(to)
@@ -85,9 +87,9 @@ def send(
     batch = checked_whole(0 if batch is None else batch, "batch", 0, 2**63 - 1)
     encoded = bodies(df, column)
     if checkpoint is not None:
-        spark = df.sparkSession
+        folder, spark = checked_path(checkpoint, "checkpoint", "a folder that keeps what is sent"), df.sparkSession
         require(spark, Feature.FOLDERS, by="checkpoint=", remedy="Leave it and sender= out")
-        encoded = KeptBatches(spark, str(checkpoint), in_turn=False).rows(encoded, sender, batch)
+        encoded = KeptBatches(spark, folder, in_turn=False).rows(encoded, sender, batch)
     elif comes_in_any_order(df):
         encoded = in_one_order(encoded, BODY)
     return send_bodies(encoded, destination, pacing, sender=sender, batch=batch)

@@ -15,6 +15,7 @@ from evenly.emission.link.outgoing import UNSCHEDULED
 from evenly.emission.policies.base import Emission
 from evenly.errors import StreamingMismatch
 from evenly.spark.features import Feature, require
+from evenly.spark.frames import check_frame
 from evenly.spark.jvm.hadoop_files import Folder
 from evenly.spark.jvm.row_order import comes_in_any_order, in_one_order
 from evenly.spark.sending.encoding import BODY, bodies
@@ -58,6 +59,7 @@ def stream_send(
     - `repeatable`: False to write nothing first. Each start of the query then has a sender of its own (the name, a dot and
       twelve random characters): a batch that is run again comes twice, and a receiver cannot tell. Nothing is lost.
     """
+    check_frame(rows, "rows")
     spark = rows.sparkSession
     if not rows.isStreaming:
         raise StreamingMismatch("stream_send needs a streaming DataFrame: use send for a batch")

@@ -17,6 +17,7 @@ from evenly.errors import InvalidCheckpoint, InvalidParameter
 from evenly.spark.features import Feature, require
 from evenly.spark.jvm.hadoop_files import Folder
 from evenly.spark.jvm.java_errors import Py4JError
+from evenly.spark.jvm.readable_state import readable
 from evenly.spark.state.lineage import current_checkpoint
 
 JOIN = "symmetricHashJoin"
@@ -74,7 +75,8 @@ def operators(spark: SparkSession, checkpoint: str | os.PathLike[str]) -> tuple[
     if not Folder(spark, path).child("state").names():
         raise _stateless(path)
     try:
-        entries = spark.read.format("state-metadata").load(path).collect()
+        session, readable_path = readable(spark, path)
+        entries = session.read.format("state-metadata").load(readable_path).collect()
     except (PySparkException, Py4JError) as error:
         raise InvalidCheckpoint(f"the state of checkpoint {path} cannot be read: {_first_line(error)}") from error
     if not entries:
@@ -105,12 +107,13 @@ def rows_per_partition(
 
 def read_state(spark: SparkSession, checkpoint: str, of: Operator, store: str) -> DataFrame:
     """The state rows of one of an operator's `stores`, with their `partition_id`."""
-    reader = spark.read.format("statestore").option("operatorId", of.operator).option("batchId", of.batch)
+    session, path = readable(spark, current_checkpoint(spark, checkpoint))
+    reader = session.read.format("statestore").option("operatorId", of.operator).option("batchId", of.batch)
     if of.name == JOIN:
         reader = reader.option("joinSide", store)
     elif of.stores != ("default",):
         reader = reader.option("stateVarName", store)
-    return reader.load(current_checkpoint(spark, checkpoint))
+    return reader.load(path)
 
 
 def _counted(spark: SparkSession, checkpoint: str, of: Operator, store: str) -> StoreRows:

@@ -90,7 +90,7 @@ class MappingStore:
         Refused: a query that has begun without them, a broken file, and a placement other than the stored one.
         """
         if not self._folder.has(_LOG):
-            if self._begun():
+            if self.begun():
                 raise CheckpointMismatch(
                     f"the query of checkpoint {self._checkpoint.path} has begun, but {self._folder.path}/{_LOG} is missing, so "
                     "nobody knows where its keys are: restore that folder from a backup, or start with a new checkpoint"
@@ -148,7 +148,8 @@ class MappingStore:
             tuple(replace(it, figures={**it.figures, **figures}) if it.number == number else it for it in self.versions)
         )
 
-    def _begun(self) -> bool:
+    def begun(self) -> bool:
+        """Whether the query has written anything: only then may there be state under a mapping."""
         logs = ("offsets", "commits", lineage.LINEAGES)
         return any(self._checkpoint.child(name).names() for name in logs) or lineage.is_closed(self._checkpoint)
 

@@ -11,7 +11,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from evenly.checks import checked_path
 from evenly.errors import InvalidParameter
+from evenly.spark.jvm.hadoop_files import located
 from evenly.spark.jvm.java_errors import Py4JError
 
 Trigger = Mapping[str, Any]
@@ -31,14 +33,18 @@ class QuerySettings:
         cls, rows: DataFrame, checkpoint: str | os.PathLike[str], trigger: Trigger | None, query_name: str | None
     ) -> QuerySettings:
         """For a query over streaming `rows`. What is wrong is said here, before anything is written or started."""
-        if not isinstance(checkpoint, (str, os.PathLike)) or not os.fspath(checkpoint):
-            raise InvalidParameter(f"checkpoint must be the path of a folder that the query keeps, got {checkpoint!r}")
+        path = checked_path(checkpoint, "checkpoint", "a folder that the query keeps")
+        located(rows.sparkSession, path)
         if query_name is not None and not (isinstance(query_name, str) and query_name.strip()):
             raise InvalidParameter(f"query_name must be a name, or None, got {query_name!r}")
+        if query_name is not None and query_name in (query.name for query in rows.sparkSession.streams.active):
+            raise InvalidParameter(
+                f"a query with the name {query_name!r} runs in this session: stop it, or give another query_name="
+            )
         if trigger is not None:
             _check_trigger(rows, trigger)
             trigger = dict(trigger)  # of now, whatever its owner does with it later
-        return cls(os.fspath(checkpoint), trigger, query_name)
+        return cls(path, trigger, query_name)
 
     def applied(self, writer: DataStreamWriter) -> DataStreamWriter:
         """A writer with what is given here; what is not given stays as the writer has it."""

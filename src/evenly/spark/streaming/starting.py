@@ -61,6 +61,12 @@ class Pipeline:
             for side, df in enumerate(self.frames)
         ]
         writer = self.build(*placed)
+        if isinstance(writer, StreamingQuery):
+            writer.stop()
+            raise InvalidParameter(
+                "build must return a DataStreamWriter that is not started, and has started one: leave .start() or .toTable() "
+                "out. The query that it started, with a checkpoint of its own, was stopped"
+            )
         if not isinstance(writer, DataStreamWriter):
             raise InvalidParameter(f"build must return a DataStreamWriter that is not started, got {writer!r}")
         writer = self.settings.applied(writer)

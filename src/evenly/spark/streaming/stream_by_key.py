@@ -9,11 +9,12 @@ from pathlib import Path
 from pyspark.sql import DataFrame
 
 from evenly.checks import checked_instances
-from evenly.errors import ColumnConflict, InvalidParameter, StreamingMismatch, UnknownColumn
+from evenly.errors import InvalidParameter, StreamingMismatch, UnknownColumn
 from evenly.keys.controller import DriftController
 from evenly.keys.dkg import DKG
 from evenly.keys.mapping import Mapping
 from evenly.spark.features import Feature, require
+from evenly.spark.frames import check_frame, check_new_column
 from evenly.spark.keyed.keys import Key, key_names, type_names
 from evenly.spark.placing.canary import check_slots_lead
 from evenly.spark.placing.mapping_check import check_same_types
@@ -73,7 +74,11 @@ def stream_by_key(
       by key, and a mapping that would lower λ by `threshold_pct` points comes into force; without windows it moves at most
       `budget_pct` percent of the load at a time.
     """
-    frames = (rows,) if isinstance(rows, DataFrame) else tuple(rows)
+    frames = tuple(rows) if isinstance(rows, (list, tuple)) else (rows,)
+    for df in frames:
+        check_frame(df, "rows")
+    if not callable(build):
+        raise InvalidParameter(f"build must be a function from placed rows to a DataStreamWriter, got {build!r}")
     placement = _checked_placement(frames, key, instances, slot, window)
     spark = frames[0].sparkSession
     require(spark, Feature.FOLDERS, by="stream_by_key", remedy="Use a classic session")
@@ -83,7 +88,8 @@ def stream_by_key(
     settings = QuerySettings.checked(frames[0], checkpoint, trigger, query_name)
     at = settings.checkpoint
     store = MappingStore(spark, at, placement)
-    if store.load():
+    # Until a query has begun no state depends on a mapping: one that was written by a call that failed then binds nobody.
+    if store.begun() and store.load():
         recover_move(spark, at, store)
         in_force, why = store.mapping(store.versions[-1].number), ""
     else:
@@ -111,8 +117,7 @@ def _checked_placement(frames: tuple[DataFrame, ...], key: Key, instances: int, 
             raise StreamingMismatch(
                 "stream_by_key needs streaming DataFrames: use by_key for a batch, and for a static side of a join"
             )
-        if slot.lower() in (name.lower() for name in df.columns):
-            raise ColumnConflict(f"there is a column {slot!r} already: choose another name, such as slot='{slot}_'")
+        check_new_column(df, slot, "slot")
         if window is not None and window not in df.columns:
             raise UnknownColumn(
                 f"there is no window column {window!r}: add it first, .withColumn({window!r}, functions.window(...)); "

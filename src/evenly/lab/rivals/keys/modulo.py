@@ -15,6 +15,6 @@ class Modulo(Unlearnt):
     name = "modulo"
 
     def mapping(self, instances: int) -> Mapping:
-        """The modulo as a mapping: one bucket an instance, without a hash."""
+        """The modulo as a mapping: one bucket per instance, without a hash."""
         buckets = np.arange(checked_instances(instances), dtype=np.int32)
         return Mapping(instances=instances, buckets=buckets, a=0, b=0, grouping=self.name)

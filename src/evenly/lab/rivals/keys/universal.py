@@ -16,7 +16,7 @@ class Universal(Unlearnt):
     name = "universal"
 
     def mapping(self, instances: int) -> Mapping:
-        """The hash as a mapping: one bucket an instance."""
+        """The hash as a mapping: one bucket per instance."""
         drawn = UniversalHash(checked_instances(instances), seed=self.seed)
         buckets = np.arange(instances, dtype=np.int32)
         return Mapping(instances=instances, buckets=buckets, a=drawn.a, b=drawn.b, grouping=self.name)

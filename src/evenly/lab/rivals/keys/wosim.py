@@ -23,7 +23,7 @@ class WOSIM(LearnsThrough):
     plain loops. The loads by hash are still counted, so that `expected_loads` of the mapping is the truth.
 
     Parameters: `instances`; `theta` and `epsilon` with 0 < epsilon < theta <= 1 (epsilon is theta / 2 if not
-    given); `seed`. The hash has one bucket an instance, so what is learnt serves this number of instances only.
+    given); `seed`. The hash has one bucket per instance, so what is learnt serves this number of instances only.
 
     >>> WOSIM(2).fit(np.array([1, 1, 1, 2, 3, 4])).mapping(2).buckets.tolist()
     [0, 1]
@@ -39,6 +39,12 @@ class WOSIM(LearnsThrough):
         learner = DKG(instances, theta=theta, epsilon=epsilon, mu=1.0, seed=seed)
         self.theta, self.epsilon, self.seed = theta, learner.epsilon, seed
         super().__init__(learner)
+        self._counted = learner
+
+    @property
+    def total(self) -> float:
+        """The weight of all tuples seen."""
+        return self._counted.total
 
     def mapping(self, instances: int | None = None) -> Mapping:
         """The mapping for what has been seen."""

@@ -15,7 +15,7 @@ from evenly.sketches.hashing import Keys
 class ShortestQueue:
     """Each tuple to the instance with the fewest tuples sent and not yet acknowledged, the lowest of equals.
 
-    It needs no estimate of cost, and one message a tuple. `tests/unit/test_shuffle_schedulers.py` holds it against
+    It needs no estimate of cost, and one message per tuple. `tests/unit/test_shuffle_schedulers.py` holds it against
     the obvious loop.
 
     Parameters: `instances`. The caller says by `acknowledge` what has ended, as late as its messages are, or by

@@ -1,0 +1,47 @@
+"""Whether what a caller gives is what Spark takes: a DataFrame, a session, a schema, a column's name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
+
+from evenly.errors import ColumnConflict, InvalidParameter
+from evenly.spark.jvm.java_errors import Py4JError
+
+_SHOWN = 200
+
+
+def check_frame(df: Any, name: str = "df") -> None:
+    """Refuse anything but a DataFrame of Spark, of either kind of session."""
+    # Of its class: on Spark Connect a look at the value would be a call of the server.
+    if not all(hasattr(type(df), it) for it in ("sparkSession", "isStreaming", "schema", "writeTo")):
+        told = repr(df)
+        kind = f"{type(df).__module__}.{type(df).__qualname__}"
+        shown = told if len(told) <= _SHOWN and "\n" not in told else f"one of {kind}"
+        raise InvalidParameter(f"{name} must be a DataFrame of Spark, got {shown}")
+
+
+def check_new_column(df: DataFrame, column: Any, parameter: str) -> None:
+    """Refuse a name for a column that is to be added if it is none, or is taken."""
+    if not isinstance(column, str) or not column:
+        raise InvalidParameter(f"{parameter} must be the name of a column to add, got {column!r}")
+    if column.lower() in (name.lower() for name in df.columns):
+        raise ColumnConflict(f"there is a column {column!r} already: choose another name, such as {parameter}='{column}_'")
+
+
+def empty_frame(spark: Any, schema: StructType | str) -> DataFrame:
+    """No rows with the schema of a function's results, parsed by Spark if it is a text."""
+    if not isinstance(schema, (StructType, str)):
+        raise InvalidParameter(f"schema must be a text such as 'user string, score double' or a StructType, got {schema!r}")
+    try:
+        empty: DataFrame = spark.createDataFrame([], schema)
+        _ = empty.schema
+    except (PySparkException, Py4JError, ValueError, AssertionError) as error:
+        why = next((line for line in str(error).strip().splitlines() if line.strip()), type(error).__name__)
+        raise InvalidParameter(f"schema {schema!r} is not one, such as 'user string, score double': {why}") from error
+    if not empty.columns or not isinstance(empty.schema, StructType):
+        raise InvalidParameter("schema has no field: name what the function returns, such as 'score double'")
+    return empty

@@ -1,0 +1,111 @@
+"""`stream_by_key`: how a query ends, and who is told."""
+
+import threading
+
+import pytest
+from pyspark.errors import AnalysisException, StreamingQueryException
+from visiting import INSTANCES, by_hash, turned
+
+import evenly
+from evenly.errors import (
+    ImmovableState,
+)
+from evenly.spark.streaming import keyed_query
+from waiting import until
+
+
+def test_what_ends_the_query_is_raised(visits):
+    visits.add(100)
+
+    def fail(batch, number):  # noqa: ARG001
+        raise ValueError("no such sink")
+
+    query = evenly.stream_by_key(
+        visits.stream(),
+        lambda placed: placed.groupBy("user", "slot").count().writeStream.foreachBatch(fail).outputMode("update"),
+        key="user",
+        instances=INSTANCES,
+        checkpoint=visits.checkpoint,
+        mapping=by_hash(),
+    )
+    with pytest.raises(StreamingQueryException, match="no such sink"):
+        query.awaitTermination(60)
+    assert "no such sink" in str(query.exception())
+    query.stop()
+
+
+def test_waiting_ends_with_the_query_or_the_time(visits):
+    visits.add(100)
+    query = evenly.stream_by_key(
+        visits.stream(),
+        lambda placed: visits.counts("user")(placed).trigger(availableNow=True),
+        key="user",
+        instances=INSTANCES,
+        checkpoint=visits.checkpoint,
+        mapping=by_hash(),
+    )
+    assert query.awaitTermination()
+    assert not query.isActive
+    assert visits.written("user") == visits.expected("user")
+    endless = evenly.stream_by_key(
+        visits.stream(), visits.counts("user"), key="user", instances=INSTANCES, checkpoint=visits.checkpoint
+    )
+    assert not endless.awaitTermination(0.5)
+    endless.stop()
+    assert endless.awaitTermination(10)
+
+
+@pytest.mark.usefixtures("rocksdb")
+def test_a_query_that_could_not_start_again_is_not_stopped_for_a_change(visits, monkeypatch):
+    visits.add(300)
+
+    def remembered(placed):
+        return placed.groupBy("user", "slot").count().writeStream.format("memory").queryName("remembered").outputMode("update")
+
+    def start():
+        options = {"key": "user", "instances": INSTANCES, "look": False}
+        query = evenly.stream_by_key(visits.stream(), remembered, checkpoint=visits.checkpoint, **options)
+        query.processAllAvailable()
+        return query
+
+    query = start()
+    assert len(query.refusals) == 1
+    with pytest.raises(ImmovableState, match="writes to memory in the output mode update"):
+        query.change_mapping(turned(query.mapping))
+    assert query.isActive
+    # And where nobody could know: the end is told to whoever waits.
+    monkeypatch.setattr(keyed_query, "why_not_again", lambda _: None)
+    with pytest.raises(AnalysisException, match="does not support recovering"):
+        query.change_mapping(turned(query.mapping))
+    with pytest.raises(AnalysisException, match="does not support recovering"):
+        query.awaitTermination(1)
+    query.stop()
+
+
+@pytest.mark.usefixtures("rocksdb")
+def test_a_sink_may_stop_the_query_while_its_mapping_changes(visits):
+    visits.add(300)
+    entered = threading.Event()
+
+    def stopping(placed):
+        def write(batch, number):
+            batch.write.mode("overwrite").parquet(f"{visits.output}/batch={number}")
+            if number == 1 and not entered.is_set():
+                entered.set()
+                until(lambda: query._changing, "the change begins")
+                query.stop()
+
+        return placed.groupBy("user", "slot").count().writeStream.foreachBatch(write).outputMode("update")
+
+    options = {"key": "user", "instances": INSTANCES, "checkpoint": visits.checkpoint, "controller": False, "look": False}
+    query = evenly.stream_by_key(visits.stream(), stopping, **options)
+    query.processAllAvailable()
+    visits.add(300)
+    assert entered.wait(60.0)
+    change = threading.Thread(target=query.change_mapping, args=(turned(query.mapping),), daemon=True)
+    change.start()
+    change.join(120.0)
+    assert not change.is_alive()
+    assert not query.isActive
+    visits.run(visits.counts("user"), controller=False)
+    assert visits.written("user") == visits.expected("user")

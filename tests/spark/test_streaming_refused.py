@@ -1,0 +1,136 @@
+"""`stream_by_key`: what does not fit is refused with the remedy, and nothing is started."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from visiting import INSTANCES, SCHEMA, by_hash, turned
+
+from evenly.errors import (
+    CheckpointMismatch,
+    ColumnConflict,
+    DamagedData,
+    InvalidParameter,
+    StreamingMismatch,
+    UnknownColumn,
+)
+from evenly.keys.dkg import DKG
+from evenly.spark.streaming.first_look import can_look
+from evenly.spark.streaming.mapping_store import MappingStore, Placement, Version
+
+
+def test_what_does_not_fit_the_checkpoint_is_refused_and_nothing_is_started(spark, visits):
+    visits.add(100)
+    visits.run(visits.counts("user"), mapping=by_hash(), controller=False)
+    build = visits.counts("user")
+    for options, word in (
+        ({"instances": 8}, "instances=4.*instances=8"),
+        ({"key": ["user", "ts"]}, "key=.*'user'.*'ts'"),
+        ({"slot": "place"}, "slot='slot'.*slot='place'"),
+        ({"rows": visits.windows(), "window": "window"}, "window=None.*window='window'"),
+    ):
+        with pytest.raises(CheckpointMismatch, match=word):
+            visits.run(build, **options)
+
+    folder = Path(visits.checkpoint) / "evenly"
+    log, first = folder / "versions.json", folder / "mapping-000001.json"
+    whole, mapping = log.read_text(), first.read_text()
+
+    def put(path, text):
+        (folder / f".{path.name}.crc").unlink(missing_ok=True)
+        path.write_text(text) if text else path.unlink()
+
+    for path, text, error in (
+        (first, mapping[: len(mapping) // 2], DamagedData),
+        (first, mapping.replace('"buckets": [', '"buckets": [1, ', 1), DamagedData),
+        (first, turned(by_hash()).to_json(), DamagedData),
+        (first, "", DamagedData),
+        (log, whole[:-30], DamagedData),
+        (log, whole.replace('"given"', '"taken"'), DamagedData),
+        (log, "", CheckpointMismatch),
+    ):
+        put(path, text)
+        with pytest.raises(error, match=rf"{path.name}.*(missing|damaged).*backup.*new checkpoint"):
+            visits.run(build)
+        put(log, whole)
+        put(first, mapping)
+    assert spark.streams.active == []
+    visits.add(100)
+    visits.run(build)
+    assert visits.written("user") == visits.expected("user")
+
+
+def test_a_checkpoint_knows_the_types_of_its_key_also_one_that_was_begun_without(spark, tmp_path):
+    untyped = Placement(("user",), INSTANCES, "slot")
+    store = MappingStore(spark, str(tmp_path), untyped)
+    store.propose(by_hash())
+    store.enforce(Version(1, "given", ((1, None),)))
+    assert store.mapping(1).types == ()
+
+    typed = MappingStore(spark, str(tmp_path), replace(untyped, key=("USER",), types=("int",)))
+    assert typed.load(), "the case of a name does not count"
+    assert typed.mapping(1).types == ("int",)
+    typed.placement.check(replace(by_hash(), columns=("id",), types=("smallint",)))
+    with pytest.raises(InvalidParameter, match=r"'USER' is int, and the mapping is for bigint"):
+        typed.placement.check(replace(by_hash(), types=("bigint",)))
+    typed.note(1, {"after_pct": 1.0})
+    with pytest.raises(CheckpointMismatch, match=r"types=\['int'\].*types=\['bigint'\].*Cast the key columns to int"):
+        MappingStore(spark, str(tmp_path), replace(untyped, types=("bigint",))).load()
+
+
+def test_streams_whose_keys_would_not_find_each_other_are_refused_with_the_remedy(visits):
+    rows = visits.stream()
+    for other, error, word in (
+        (
+            rows.selectExpr("cast(user as bigint) as user", "ts"),
+            InvalidParameter,
+            "string in the first DataFrame and bigint in Da",
+        ),
+        (rows.selectExpr("user as who", "ts"), UnknownColumn, r"'user'.*in DataFrame 2.*withColumnRenamed"),
+    ):
+        with pytest.raises(error, match=word):
+            visits.run(visits.counts("user"), rows=(rows, other))
+    whole = (rows.selectExpr("cast(user as bigint) as user"), rows.selectExpr("cast(user as int) as user"))
+    with pytest.raises(InvalidParameter, match=r"Cast it in DataFrame 2: \.withColumn\('user', .*cast\('bigint'\)"):
+        visits.run(visits.counts("user"), rows=whole)
+
+
+def test_a_source_that_cannot_be_read_twice_is_not_looked_at(spark, visits):
+    assert can_look([visits.stream()])
+    assert can_look([spark.readStream.format("rate").load()])
+    tidying = spark.readStream.schema(SCHEMA).option("cleanSource", "delete").parquet(visits.input)
+    assert not can_look([tidying])
+    assert not can_look([spark.readStream.format("socket").option("host", "127.0.0.1").option("port", 9).load()])
+
+
+def test_wrong_arguments_are_refused_with_the_remedy(spark, visits):
+    build = visits.counts("user")
+    for options, error, word in (
+        ({"rows": spark.range(3).selectExpr("string(id) as user")}, StreamingMismatch, "use by_key"),
+        ({"rows": []}, InvalidParameter, "no DataFrame"),
+        ({"window": "hour"}, UnknownColumn, "'hour'.*functions.window"),
+        ({"slot": "TS"}, ColumnConflict, "'TS'"),
+        ({"key": "usr"}, UnknownColumn, "'usr'"),
+        ({"instances": 0}, InvalidParameter, "instances"),
+        ({"mapping": DKG.automatic(8, ids="xxhash64").mapping()}, InvalidParameter, "for 8 instances, not for 4"),
+        ({"mapping": DKG.automatic(4).mapping()}, InvalidParameter, "not learnt on Spark"),
+    ):
+        with pytest.raises(error, match=word):
+            visits.run(build, **options)
+    assert not Path(visits.checkpoint).exists()
+    with pytest.raises(InvalidParameter, match="DataStreamWriter"):
+        visits.run(lambda placed: placed, mapping=by_hash())
+    assert spark.conf.get("spark.sql.shuffle.partitions") == "8"
+
+
+def test_a_pipeline_that_leaves_the_window_out_is_refused_before_it_starts(visits):
+    visits.add()
+    with pytest.raises(InvalidParameter, match=r"groups by \(user, slot\).*Group by \(window, user, slot\)"):
+        visits.run(visits.counts("user"), rows=visits.windows(), window="window", look=False)
+    with pytest.raises(InvalidParameter, match=r"groups by \(user, slot\).*Group by \(window, user, slot\)"):
+        visits.run(
+            lambda placed: placed.dropDuplicates(["user", "slot"]).writeStream.format("noop"),
+            rows=visits.windows(),
+            window="window",
+            look=False,
+        )

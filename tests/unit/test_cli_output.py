@@ -1,0 +1,82 @@
+"""What commands say reaches people whole: brackets, long tables in narrow terminals, errors of the machine."""
+
+from __future__ import annotations
+
+import pytest
+
+from command import told
+from evenly.cli import output
+from evenly.cli.main import app
+from evenly.errors import UnwritableFile
+from evenly.files import write_whole
+
+
+@pytest.fixture(params=[40, 80])
+def narrow(request, monkeypatch):
+    monkeypatch.setattr(output.people, "_width", request.param)
+    assert output.people.width == request.param
+
+
+@pytest.mark.parametrize("name", ["[bold]rows.parquet", "[/x].parquet", "run[1].csv"])
+def test_brackets_in_what_a_user_gave_are_printed_as_they_are(monkeypatch, capsys, name):
+    code, _, said = told(monkeypatch, capsys, "simulate", "keys", name, "--key", "user")
+    assert code == 2
+    assert said.startswith(f"error: {name} is not a file")
+
+
+def test_styles_are_no_part_of_the_text(capsys):
+    output.say("saved ", ("12 s", "bold"), " [at best]")
+    assert capsys.readouterr().err == "saved 12 s [at best]\n"
+
+
+def test_data_does_not_steer_the_terminal(capsys):
+    output.say("a\x1b[2Jb\r", ("c\x07", "bold"), "\nd\x9b")
+    output.print_table(("key", "rows"), [("k\x1b[31m", "1")])
+    printed = capsys.readouterr().err
+    assert printed.startswith("a\ufffd[2Jb\ufffdc\ufffd\nd\ufffd\n")
+    assert "k\ufffd[31m" in printed
+    assert "\x1b" not in printed
+
+
+@pytest.mark.usefixtures("narrow")
+def test_no_terminal_is_too_narrow_for_a_number(capsys):
+    lines = [("12 mapPartitions at somewhere/in/a/long/path.py:12", "1,234,567", "541,332", "98,765,432", "a hot key [x]")]
+    headings = ("stage", "rows of all instances", "bytes", "milliseconds", "cause")
+    output.print_table(headings, lines * 2, left=(0, 4), folded=0)
+    printed = capsys.readouterr().err
+    assert all(printed.count(text) == 2 for text in lines[0][1:])
+    assert all(text in printed for text in headings)
+    assert "".join(line[:18].strip() for line in printed.splitlines()[3:6]).startswith("12 mapPartitions")
+
+
+@pytest.mark.usefixtures("narrow")
+def test_help_is_broken_where_the_terminal_ends(monkeypatch, capsys):
+    """Not also where a line of the source ends."""
+    monkeypatch.setenv("COLUMNS", "60")
+    _, printed, _ = told(monkeypatch, capsys, "paper", "posg", "--help")
+    paragraph = printed[printed.index("Every value") : printed.index("Options")]
+    lines = [line.strip() for line in paragraph.splitlines() if line.strip()]
+    assert all(len(line) > 40 for line in lines[:-2])
+
+
+def test_every_command_says_what_it_does():
+    groups = [app, *(group.typer_instance for group in app.registered_groups)]
+    assert all(command.help for group in groups for command in group.registered_commands)
+
+
+def test_a_page_that_cannot_be_written_is_told_before_the_work(monkeypatch, capsys, tmp_path):
+    for command in (("simulate", "keys", "rows.parquet", "--key", "user"), ("demo",)):
+        code, _, said = told(monkeypatch, capsys, *command, "--page", tmp_path)
+        assert (code, said) == (2, f"error: --page must name a file in a folder that exists, got {tmp_path}")
+    (tmp_path / "file").touch()
+    code, _, said = told(monkeypatch, capsys, "demo", "--event-log", tmp_path / "file")
+    assert code == 2
+    assert said.startswith(f"error: --event-log must name a folder that can be made and written to, got {tmp_path}/file")
+
+
+def test_a_file_that_cannot_be_written_is_an_error_of_ours(tmp_path):
+    with pytest.raises(UnwritableFile, match=r"none/page\.html cannot be written \(there is no folder .*none\)"):
+        write_whole(tmp_path / "none" / "page.html", "text")
+    with pytest.raises(UnwritableFile, match="cannot be written"):
+        write_whole(tmp_path, "text")
+    assert list(tmp_path.iterdir()) == []
