@@ -150,12 +150,18 @@ def test_a_slot_column_that_exists_is_refused(visits):
         ("parse_json('1')", "variant"),
         ("'a' collate UTF8_LCASE", "UTF8_LCASE"),
         ("array(map(1, 2))", "map"),
+        (
+            "st_geogfromwkb(X'0101000000000000000000F03F0000000000000040')",
+            "geography, .* use st_asbinary",
+        ),
     ],
 )
 def test_keys_that_spark_cannot_hash_are_refused(spark, expression, word):
+    spark.conf.set("spark.sql.geospatial.enabled", "true")
     df = spark.sql(f"select {expression} as key")
     with pytest.raises(InvalidKeys, match=word):
         df.transform(evenly.by_key, key="key", instances=4)
+    spark.conf.unset("spark.sql.geospatial.enabled")
 
 
 def test_a_mapping_for_other_instances_columns_or_ids_is_refused(visits, mapping):
