@@ -12,7 +12,7 @@ FAULTS := faults-$(SEED)-$(SCHEDULES).json
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint test-unit test-spark test-browser test-old-spark test-faults bench-micro bench-spark bench-groups bench-hot-key \
-	bench-emission bench-word-count bench-shuffle bench-cost bench-keys bench-stage bench-streaming bench-drift bench-plan recorded lock format clean
+	bench-emission bench-word-count bench-outbox bench-shuffle bench-cost bench-keys bench-stage bench-streaming bench-drift bench-plan recorded lock format clean
 
 help: ## Explain every target
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -61,6 +61,9 @@ bench-emission: $(READY) ## Measure what emission scheduling costs, and how fast
 
 bench-word-count: $(READY) ## Measure the word-count testbed: 10 Spark tasks share a limited link, with and without a policy
 	$(BIN)/python benchmarks/word_count.py $(EVENLY_DATA)
+
+bench-outbox: $(READY) ## Measure stream_send with and without its outbox, whole jobs
+	$(BIN)/python benchmarks/outbox.py
 
 bench-shuffle: $(READY) ## Measure shuffle grouping on 100 streams, beside its bars and an independent reproduction
 	$(BIN)/python benchmarks/shuffle.py

@@ -150,12 +150,18 @@ def test_a_slot_column_that_exists_is_refused(visits):
         ("parse_json('1')", "variant"),
         ("'a' collate UTF8_LCASE", "UTF8_LCASE"),
         ("array(map(1, 2))", "map"),
+        (
+            "st_geogfromwkb(X'0101000000000000000000F03F0000000000000040')",
+            "geography, .* use st_asbinary",
+        ),
     ],
 )
 def test_keys_that_spark_cannot_hash_are_refused(spark, expression, word):
+    spark.conf.set("spark.sql.geospatial.enabled", "true")
     df = spark.sql(f"select {expression} as key")
     with pytest.raises(InvalidKeys, match=word):
         df.transform(evenly.by_key, key="key", instances=4)
+    spark.conf.unset("spark.sql.geospatial.enabled")
 
 
 def test_a_mapping_for_other_instances_columns_or_ids_is_refused(visits, mapping):
@@ -177,10 +183,19 @@ def test_a_path_is_no_mapping(visits, mapping):
         visits.transform(evenly.by_key, key="user", instances=8, mapping=split_hot_keys(mapping))
 
 
+def test_a_mapping_that_would_be_another_at_the_next_start_of_a_stream_is_refused(spark, visits):
+    """State is kept by key and slot: counts of keys with another slot would begin anew, without a word."""
+    stream = spark.readStream.format("rate").load().select(F.col("value").cast("string").alias("user"))
+    for options in ({"fit_on": visits}, {}):
+        with pytest.raises(StreamingMismatch, match=r"use stream_by_key.* mapping=Mapping.load\(path\)"):
+            stream.transform(evenly.by_key, key="user", instances=INSTANCES, **options)
+    assert stream.transform(evenly.by_key, key="user", instances=INSTANCES, fit_on=visits, slot=None).columns == ["user"]
+
+
 def test_a_stream_needs_a_mapping_and_as_many_shuffle_partitions_as_instances(spark, mapping):
     stream = spark.readStream.format("rate").load().select(F.col("value").cast("string").alias("user"))
     with pytest.raises(StreamingMismatch, match="fit_on"):
-        stream.transform(evenly.by_key, key="user", instances=INSTANCES)
+        stream.transform(evenly.by_key, key="user", instances=INSTANCES, slot=None)
     spark.conf.set("spark.sql.shuffle.partitions", "5")
     try:
         with pytest.raises(StreamingMismatch, match="is 5 and instances is 8"):

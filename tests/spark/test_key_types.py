@@ -185,6 +185,13 @@ def test_keys_come_back_as_grouping_by_them_gives_them_also_where_they_are_split
         spark.conf.set("spark.sql.session.timeZone", "UTC")
 
 
+@pytest.mark.parametrize("held", ["parse_json('1')", "array(named_struct('a', parse_json('1')))", "map('a', parse_json('1'))"])
+def test_an_aggregate_refuses_what_its_function_would_not_get_as_from_apply_in_pandas(spark, held):
+    df = spark.range(4).selectExpr("id % 2 as k", f"{held} as x")
+    with pytest.raises(InvalidParameter, match=r"does not hand over x \(.*variant.*\): drop them, or"):
+        evenly.aggregate_by_key(df, COUNTS, key="k", instances=2)
+
+
 def test_frames_of_an_aggregate_become_what_apply_in_pandas_makes_of_them(spark):
     from datetime import datetime
     from decimal import Decimal

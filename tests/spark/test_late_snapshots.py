@@ -12,6 +12,7 @@ import evenly
 from evenly.errors import CheckpointMismatch, DamagedData, InvalidCheckpoint
 from evenly.keys.dkg import DKG
 from evenly.spark.jvm.hadoop_files import Folder
+from evenly.spark.jvm.state_stores import StateStores
 from evenly.spark.state.lineage import CLOSED, current_checkpoint, needed_files, opened
 from evenly.spark.state.migration import recover
 from evenly.spark.state.reading import rows_per_partition
@@ -148,6 +149,29 @@ def test_snapshots_uploaded_after_a_move_do_not_reach_what_the_query_reads(spark
         current_checkpoint(spark, moved.checkpoint)
     ]
     assert sum(rows_per_partition(spark, moved.checkpoint)[0].rows) == len(moved.expected())
+
+
+def test_a_task_of_the_move_that_writes_late_does_not_reach_what_the_query_reads(spark, tmp_path, monkeypatch):
+    """Its executor hung, and the move went on with another attempt: what it writes has the same rows in other bytes."""
+    visits, written = Visits(spark, tmp_path), []
+    write = StateStores.write
+    monkeypatch.setattr(StateStores, "write", lambda stores, to, rewrite: (written.append(to), write(stores, to, rewrite)))
+    query = visits.start()
+    visits.feed(1)
+    query.processAllAvailable()
+    query.change_mapping(turned(query.mapping))
+    query.stop()
+    late = Path(written[0]) / "state" / "0" / "0"
+    late.mkdir(parents=True, exist_ok=True)
+    for file in uploaded(current_checkpoint(spark, visits.checkpoint)):
+        (late / file.name).write_bytes(b"late")
+        (late / f".{file.name}.crc").unlink(missing_ok=True)
+    visits.feed(1)
+    query = visits.start()
+    query.processAllAvailable()
+    query.stop()
+    assert visits.counts() == visits.expected()
+    assert not Path(written[0]).exists()
 
 
 def test_a_query_started_there_without_evenly_fails_at_once(spark, moved):

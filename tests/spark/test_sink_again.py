@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 
 import evenly
 from evenly.errors import CheckpointMismatch, DamagedData, DestinationFailed, InvalidParameter
+from evenly.sealed import sealed
 from http_receiver import HttpReceiver
 from line_receiver import without_doubles
 
@@ -123,7 +124,7 @@ def test_rows_that_were_kept_and_then_lost_are_not_replaced_by_others(spark, sou
     checkpoint = tmp_path / "checkpoint"
     with full_after(5) as receiver, pytest.raises(DestinationFailed):
         run(streamed(spark, source), receiver.url, checkpoint)
-    next((checkpoint / "evenly" / "sending" / "0").glob("part-*")).unlink()
+    next((checkpoint / "evenly" / "sending" / "0").glob("*/part-*")).unlink()
     with HttpReceiver() as receiver:
         with pytest.raises(DamagedData, match="not those that were kept"):
             run(streamed(spark, source), receiver.url, checkpoint)
@@ -255,3 +256,28 @@ def test_a_kept_file_that_was_changed_is_noticed(spark, tmp_path):
         (told.parent / f".{told.name}.crc").unlink()
         with pytest.raises(DamagedData, match="checksum"):
             evenly.send(spark.range(9), **options)
+
+
+def test_two_runs_of_a_batch_at_the_same_time_send_the_same_rows(spark, tmp_path, monkeypatch, caplog):
+    """A scheduler starts a job again that it takes for dead. Rows of both under the same identities would be dropped."""
+    with HttpReceiver() as receiver:
+        options = {"to": evenly.HttpPost(receiver.url), "sender": "nightly", "batch": 1, "checkpoint": tmp_path}
+
+        def overtaken(*told, **format_of):
+            monkeypatch.undo()
+            assert evenly.send(spark.range(3, numPartitions=1), **options).rows == 3
+            return sealed(*told, **format_of)
+
+        monkeypatch.setattr("evenly.spark.sending.kept.sealed", overtaken)
+        assert evenly.send(spark.range(10, 13, numPartitions=1), **options).rows == 3
+        assert [json.loads(body)["id"] for *_, body in receiver.rows()] == [0, 1, 2] * 2
+    assert "another run of batch 1 has kept its rows" in caplog.text
+    assert len(list((tmp_path / "evenly" / "sending" / "1").iterdir())) == 1
+
+
+def test_rows_that_could_not_be_kept_take_no_room(spark, tmp_path):
+    """A disk that is full stays so with half a batch on it."""
+    failing = spark.range(100, numPartitions=4).select(F.when(F.col("id") < 99, "x").otherwise(F.raise_error(F.lit("full"))))
+    with pytest.raises(Exception, match="full"):
+        evenly.send(failing, to=print, checkpoint=tmp_path)
+    assert list((tmp_path / "evenly" / "sending" / "0").iterdir()) == []

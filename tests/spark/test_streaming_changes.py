@@ -287,7 +287,8 @@ def test_a_batch_that_forgets_the_slot_can_be_told(spark, caplog):
             assert (found.by, found.placed_by) == (("user",), ("user", "slot"))
         assert "group, join or partition by (user, slot)" in caplog.records[-1].getMessage()
         stream = spark.readStream.format("rate").load().selectExpr("value as user")
-        placed = stream.transform(evenly.by_key, key="user", instances=8, fit_on=rows)
+        learnt = evenly.learn_mapping(rows, key="user", instances=8)
+        placed = stream.transform(evenly.by_key, key="user", instances=8, mapping=learnt)
         assert evenly.check_placement(placed.groupBy("user", "slot").count()) == ()
         assert [it.by for it in evenly.check_placement(placed.groupBy("user").count())] == [("user",)]
     finally:

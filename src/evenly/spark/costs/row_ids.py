@@ -7,12 +7,12 @@ from typing import Literal
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType
+from pyspark.sql.types import DataType, MapType, StructType
 
 from evenly.errors import ColumnConflict, InvalidKeys, InvalidParameter, UnknownColumn
-from evenly.spark.exact_json import exact_json
+from evenly.spark.exact_json import exact_json, garbles_keys
 from evenly.spark.features import Feature, has
-from evenly.spark.keyed.keys import key_names, quoted
+from evenly.spark.keyed.keys import GEOMETRIES, key_names, quoted
 from evenly.worker.executing import ID
 
 Order = Literal["content", "arrival"]
@@ -55,7 +55,7 @@ def _first(error: Exception) -> str:
 
 
 def content_hash(df: DataFrame) -> Column:
-    """A 64-bit hash of all columns. What Spark does not hash goes in as JSON."""
+    """A 64-bit hash of all columns, the same whenever it is computed. What Spark does not hash goes in as text."""
     fields = [field for field in df.schema.fields if not field.name.startswith("__evenly_")]
     if not fields:
         return F.lit(0).cast("bigint")
@@ -75,5 +75,11 @@ def _hashable(df: DataFrame, name: str, kind: DataType) -> Column:
     except InvalidKeys:
         if kind.typeName() == "string":  # a collation
             return column.cast("binary")
-        return F.to_json(F.struct(column), exact_json(df))
+        if kind.typeName() in GEOMETRIES:
+            return F.call_function("st_asbinary", column)
+        told, entries = kind, column
+        if isinstance(kind, MapType):
+            told, entries = StructType().add("key", kind.keyType).add("value", kind.valueType), F.map_entries(column)
+        # Keys of maps inside may be addresses in memory as JSON, other ones whenever it is written.
+        return column.cast("string") if garbles_keys(told) else F.to_json(F.struct(entries), exact_json(df))
     return column

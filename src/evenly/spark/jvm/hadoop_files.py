@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import uuid
+from contextlib import suppress
 from typing import Any, cast
 
 from py4j.protocol import Py4JJavaError
@@ -132,16 +133,39 @@ class Folder:
 
     def write(self, name: str, text: str) -> None:
         """Write under another name, then rename over `name`: a reader sees the old content or the new, never a part."""
+        self._write(name, text, self._rename.OVERWRITE)
+
+    def make(self, name: str, text: str) -> bool:
+        """Write a file that is not there yet, whole; whether it was so. One that is there stays as it is."""
+        try:
+            self._write(name, text, self._rename.NONE)
+        except Py4JJavaError as error:
+            if error.java_exception.getClass().getSimpleName() == "FileAlreadyExistsException":
+                return False
+            raise
+        return True
+
+    @property
+    def _rename(self) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Options.Rename
+
+    def _write(self, name: str, text: str, how: Any) -> None:
         partial = self._path(f".{name}.{uuid.uuid4().hex}")
-        stream = self._files.create(partial, True)  # noqa: FBT003 - Java
-        stream.write(text.encode())
-        stream.close()
         gateway: Any = self._spark.sparkContext._gateway
-        rename = self._jvm.org.apache.hadoop.fs.Options.Rename
-        replacing = gateway.new_array(rename, 1)
-        replacing[0] = rename.OVERWRITE
-        context = self._jvm.org.apache.hadoop.fs.FileContext.getFileContext(self._files.getUri(), self._settings)
-        context.rename(self._files.makeQualified(partial), self._files.makeQualified(self._path(name)), replacing)
+        ways = gateway.new_array(self._rename, 1)
+        ways[0] = how
+        try:
+            stream = self._files.create(partial, True)  # noqa: FBT003 - Java
+            try:
+                stream.write(text.encode())
+            finally:
+                stream.close()
+            context = self._jvm.org.apache.hadoop.fs.FileContext.getFileContext(self._files.getUri(), self._settings)
+            context.rename(self._files.makeQualified(partial), self._files.makeQualified(self._path(name)), ways)
+        except BaseException:
+            with suppress(Py4JJavaError):  # a disk that is full stays so with half a file on it
+                self._files.delete(partial, False)  # noqa: FBT003 - Java
+            raise
 
     def copy(self, source: str, target: str) -> None:
         """Copy a file or a whole folder; nothing if there is none."""
@@ -158,6 +182,10 @@ class Folder:
                 self._settings,
             )
             self._check(copied, f"copy {source} to {target}")
+
+    def rename(self, source: str, target: str) -> None:
+        """Give a file or a whole folder another name, which nothing has yet."""
+        self._check(self._files.rename(self._path(source), self._path(target)), f"rename {source} to {target}")
 
     def remove(self, path: str) -> None:
         """Remove a file or a whole folder; nothing if there is none."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, StructField, StructType
+from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, MapType, StructField, StructType
 
 from evenly.errors import ColumnConflict, InvalidParameter, KeyTooHot
 from evenly.keys.mapping import Mapping
@@ -22,6 +22,7 @@ from evenly.spark.placing.own_columns import own_name
 from evenly.worker.groups.pandas_rows import Conversion
 
 _NAMED = 5
+_OBJECTS = {"variant", "geography", "geometry"}
 
 
 def aggregate_by_key(
@@ -61,6 +62,7 @@ def aggregate_by_key(
         )
     merging = aggregates[0]
     check_distinct(df)
+    _check_given(df)
     names, planned = planned_split(
         df, key=key, instances=instances, mapping=mapping, fit_on=fit_on, way=way, tolerance_pct=tolerance_pct, seed=seed
     )
@@ -128,6 +130,26 @@ def _holds_floats(kind: DataType) -> bool:
     if isinstance(kind, StructType):
         return any(_holds_floats(field.dataType) for field in kind)
     return isinstance(kind, (FloatType, DoubleType))
+
+
+def _check_given(df: DataFrame) -> None:
+    """Refuse columns that a function would get as their parts here, and as objects of Spark's from `applyInPandas`."""
+    odd = [f"{field.name} ({field.dataType.simpleString()})" for field in df.schema.fields if _holds_objects(field.dataType)]
+    if odd:
+        raise InvalidParameter(
+            f"aggregate_by_key does not hand over {', '.join(odd)}: drop them, or give what matters of them as text, "
+            "numbers or binary, as in F.to_json(column), F.variant_get(column, '$.a', 'bigint') or F.st_asbinary(column)"
+        )
+
+
+def _holds_objects(kind: DataType) -> bool:
+    if isinstance(kind, MapType):
+        return _holds_objects(kind.keyType) or _holds_objects(kind.valueType)
+    if isinstance(kind, ArrayType):
+        return _holds_objects(kind.elementType)
+    if isinstance(kind, StructType):
+        return any(_holds_objects(field.dataType) for field in kind)
+    return kind.typeName() in _OBJECTS
 
 
 def _called(field: StructField, name: str) -> StructField:

@@ -56,8 +56,10 @@ def by_key(
     their names may differ. A name that is exactly a column of `df` is that column (also `"a.b"`), else it is a path to a
     struct's field, with back-quotes where Spark wants them.
 
-    A streaming `df` needs `mapping=` or `fit_on=`. It only gets the slot column: the stateful operator
-    that follows does the shuffle, to `spark.sql.shuffle.partitions` partitions, which must be `instances`.
+    A streaming `df` needs `mapping=` (`fit_on=` will do with `slot=None`). It only gets the slot column: the stateful operator
+    that follows does the shuffle, to `spark.sql.shuffle.partitions` partitions, which must be `instances`. State is kept by
+    key and slot, so every start from one checkpoint needs the same mapping, which you have to save: under another one keys do
+    not find their state, and nobody notices. `stream_by_key` does all of that, and changes the mapping when keys change.
 
     Null is a key like any other, and so is NaN. A single key heavier than the mean load of an instance cannot be
     balanced by any placement of whole keys; `mapping.least_imbalance_pct` says what is possible.
@@ -72,6 +74,12 @@ def by_key(
     if slot is not None:
         check_new_column(df, slot, "slot")
     if mapping is None:
+        if df.isStreaming and slot is not None:
+            raise StreamingMismatch(
+                "the keys of a stream must have the same slots whenever its query starts, or they do not find their state: use "
+                "stream_by_key, which keeps the mapping beside the checkpoint, or learn one once, learn_mapping(earlier_rows, "
+                "...).save(path), and give mapping=Mapping.load(path) at every start"
+            )
         if df.isStreaming and fit_on is None:
             raise StreamingMismatch(
                 "a mapping cannot be learnt from a streaming DataFrame: give mapping=, or fit_on= with a batch of earlier rows"

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
+from pyspark.sql.types import ArrayType, DataType, StringType, StructField, StructType
 
 from evenly.errors import ColumnConflict, InvalidKeys, InvalidParameter, UnknownColumn
 
@@ -20,6 +20,14 @@ Key = str | Sequence[str]
 """One key column, or several: names, with dots for fields of structs."""
 
 _DEFAULT_COLLATION = "UTF8_BINARY"
+GEOMETRIES = ("geography", "geometry")
+"""Types that Spark takes for ones it can hash, and then fails at the first row."""
+_UNHASHED = {
+    "map": "use map_entries sorted into an array, or the entry that matters",
+    "variant": "cast it to the type it holds",
+    **dict.fromkeys(GEOMETRIES, "use st_asbinary of it"),
+}
+"""What to do about a key of a type that Spark does not hash."""
 _PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _PART = re.compile(r"`((?:[^`]|``)+)`|([^`.]+)")
 _CHAR = "__CHAR_VARCHAR_TYPE_STRING"
@@ -157,10 +165,8 @@ def name_parts(name: str) -> list[str]:
 
 
 def _unhashable(kind: DataType) -> str | None:
-    if isinstance(kind, MapType):
-        return "is a map, which Spark does not hash: use map_entries sorted into an array, or the entry that matters"
-    if kind.typeName() == "variant":
-        return "is a variant, which Spark does not hash: cast it to the type it holds"
+    if kind.typeName() in _UNHASHED:
+        return f"is a {kind.typeName()}, which Spark does not hash: {_UNHASHED[kind.typeName()]}"
     if isinstance(kind, StringType) and getattr(kind, "collation", _DEFAULT_COLLATION) != _DEFAULT_COLLATION:
         return (
             f"has the collation {kind.collation}, under which different texts are equal but hash differently: "

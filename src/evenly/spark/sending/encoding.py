@@ -8,29 +8,16 @@ from collections import Counter
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    BooleanType,
-    CharType,
-    DataType,
-    MapType,
-    NumericType,
-    StringType,
-    StructType,
-    VarcharType,
-)
+from pyspark.sql.types import BinaryType, CharType, DataType, StringType, VarcharType
 
 from evenly.errors import InvalidParameter, UnknownColumn
-from evenly.spark.exact_json import exact_json
+from evenly.spark.exact_json import exact_json, garbles_keys
 from evenly.spark.keyed.keys import case_sensitive, quoted
 
 BODY = "body"
 _WITHOUT_JSON = re.compile(r"\b(?:geography|geometry)\b")
 """Types that Spark takes for JSON, and then fails at the first row."""
 _AS_IT_IS = (StringType, BinaryType, CharType, VarcharType)
-_KEYS_OF_MAPS = (StringType, CharType, VarcharType, NumericType, BooleanType)
-"""Of all others Spark writes what it has inside: an address in memory for binary, days since 1970 for a date."""
 
 
 def bodies(df: DataFrame, column: str | None) -> DataFrame:
@@ -47,7 +34,7 @@ def bodies(df: DataFrame, column: str | None) -> DataFrame:
         raise InvalidParameter("the rows have no column: select what is to be sent")
     if twice := _twice(df):
         raise _several(twice[0])
-    if unwritten := [field for field in df.schema.fields if _has_odd_keys(field.dataType)]:
+    if unwritten := [field for field in df.schema.fields if garbles_keys(field.dataType)]:
         kinds = ", ".join(f"{field.name} ({field.dataType.simpleString()})" for field in unwritten)
         raise InvalidParameter(
             f"keys of maps are text, numbers or booleans in JSON: {kinds}; make text of them, as in "
@@ -94,14 +81,6 @@ def _twice(df: DataFrame) -> list[str]:
 
 def _several(name: str) -> InvalidParameter:
     return InvalidParameter(f"several columns are called {name!r}: give them names of their own")
-
-
-def _has_odd_keys(kind: DataType) -> bool:
-    if isinstance(kind, MapType):
-        return not isinstance(kind.keyType, _KEYS_OF_MAPS) or _has_odd_keys(kind.valueType)
-    if isinstance(kind, ArrayType):
-        return _has_odd_keys(kind.elementType)
-    return isinstance(kind, StructType) and any(_has_odd_keys(field.dataType) for field in kind.fields)
 
 
 def _as_json(df: DataFrame, names: list[str]) -> DataFrame:

@@ -1,17 +1,22 @@
 """What a batch sends, kept beside its checkpoint until it is known to have been sent.
 
-    <checkpoint>/evenly/sending/17/…      the bodies of batch 17, each with the partition and the number that it is sent under
-    <checkpoint>/evenly/sending/17.json   the sender, and the name and length of every file above: from now on this is batch 17
+    <checkpoint>/evenly/sending/17/9f…/…  the bodies of batch 17, each with the partition and the number that it is sent under
+    <checkpoint>/evenly/sending/17.json   the sender, the folder above, and the name and length of every file in it
 
 Nothing leaves before the second file is there, and everything is sent from the first. So a batch that is run again is sent as
 the same rows under the same identities, whatever has changed since: the cores that Spark cuts its input by, settings, the
 release of Spark, or an input that gives other rows, or the same in another order, when it is computed again.
+
+Two runs of a batch at the same time (a job that its scheduler starts again while the first still lives) write to folders of
+their own. The list is made once and never replaced: whoever makes it says what the batch is, and the other sends that too.
 """
 
 from __future__ import annotations
 
 import logging
 import re
+import uuid
+from contextlib import suppress
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -19,7 +24,7 @@ from pyspark.sql import functions as F
 from evenly.errors import CheckpointMismatch, DamagedData
 from evenly.sealed import opened, sealed
 from evenly.spark.jvm.hadoop_files import Folder, as_it_is
-from evenly.spark.jvm.java_errors import Py4JJavaError
+from evenly.spark.jvm.java_errors import Py4JError, Py4JJavaError
 from evenly.spark.jvm.row_order import is_held_at_driver
 from evenly.spark.sending.encoding import BODY
 
@@ -56,8 +61,8 @@ class KeptBatches:
                 "has now; give other rows another batch=",
                 *(batch, sender, self._path(batch)),
             )
-        self._check(sender, batch)
-        lines = self._spark.read.schema("value string").options(**_READING).text(as_it_is(self._path(batch)))
+        rows = as_it_is(f"{self._path(batch)}/{self._checked(sender, batch)}")
+        lines = self._spark.read.schema("value string").options(**_READING).text(rows)
         number = F.conv(F.substring("value", 1, _DIGITS), 16, 10).cast("bigint")
         return lines.select(number.alias(IDENTITY), F.unbase64(F.substring("value", _DIGITS + 1, _LONGEST)).alias(BODY))
 
@@ -74,10 +79,18 @@ class KeptBatches:
         if is_held_at_driver(encoded):
             # Spark would give these rows their numbers at the driver, as if of one partition, and then cut them into several.
             encoded = encoded.coalesce(1)
-        encoded.select(F.concat(identity, body)).write.mode("overwrite").options(**_WRITING).text(self._path(batch))
-        files = {name: size for name, size in self._folder.child(str(batch)).sizes_bytes().items() if not name.startswith("_")}
-        told = {"sender": sender, "batch": batch, "files": files}
-        self._folder.write(f"{batch}{_SUFFIX}", sealed(told, kind=_KIND, version=_VERSION))
+        run = uuid.uuid4().hex[:12]
+        there = self._folder.child(str(batch))
+        try:
+            encoded.select(F.concat(identity, body)).write.options(**_WRITING).text(f"{there.path}/{run}")
+        except BaseException:
+            with suppress(Py4JError, DamagedData):
+                there.remove(run)  # it may be why the disk is full
+            raise
+        told = {"sender": sender, "batch": batch, "rows": run, "files": _files(there.child(run))}
+        if not self._folder.make(f"{batch}{_SUFFIX}", sealed(told, kind=_KIND, version=_VERSION)):
+            _LOG.warning("another run of batch %d has kept its rows in %s meanwhile: those are sent", batch, there.path)
+            there.remove(run)
         # Folders without a list too: whoever removed the list may have been killed before the rows.
         for older in kept if self._in_turn else ():
             self._folder.remove(f"{older}{_SUFFIX}")
@@ -85,7 +98,8 @@ class KeptBatches:
             if name.isdigit() and int(name) < batch:
                 self._folder.remove(name)
 
-    def _check(self, sender: str, batch: int) -> None:
+    def _checked(self, sender: str, batch: int) -> str:
+        """The name of the folder that has the rows, which are all there."""
         source = f"{self._folder.path}/{batch}{_SUFFIX}"
         try:
             text = self._folder.read(f"{batch}{_SUFFIX}")
@@ -97,12 +111,18 @@ class KeptBatches:
                 f"batch {batch} was begun by the sender {told['sender']!r}, not {sender!r} ({source}): send it under that name "
                 "to repeat it, or give other rows another batch or folder"
             )
-        found = self._folder.child(str(batch)).sizes_bytes()
-        if told["files"] != {name: size for name, size in found.items() if not name.startswith("_")}:
+        rows = str(told.get("rows", ""))
+        if told["files"] != _files(self._folder.child(str(batch)).child(rows)):
             raise DamagedData(
                 f"the rows of batch {batch} in {self._path(batch)} are not those that were kept there: some may have been "
                 "sent, so they are not made anew; restore them"
             )
+        return rows
 
     def _path(self, batch: int) -> str:
         return f"{self._folder.path}/{batch}"
+
+
+def _files(folder: Folder) -> dict[str, int]:
+    """The files of rows in a folder, and their bytes."""
+    return {name: size for name, size in folder.sizes_bytes().items() if not name.startswith("_")}

@@ -4,7 +4,8 @@ A stopped query is not gone: the state store providers of its run stay loaded on
 checkpointing each may still upload a snapshot of the old layout at its next maintenance, minutes later, from whatever
 host it is on, into the folder that it was loaded from. Nobody can reach them there. So state that was moved is never put
 where an old provider writes: every move makes a checkpoint folder with a name that was never used before, a lineage, and
-the query goes on there.
+the query goes on there. Tasks of the move write to a folder of another name, which is renamed when they are done: one that
+Spark has given up, because its executor hung or a copy of it was faster, may write later still.
 
     <checkpoint>/evenly/migrated.json            which lineage is in force, and the length and SHA-256 of each state file in it
     <checkpoint>/evenly/lineages/000002-9f…/     a checkpoint as Spark knows it: metadata, offsets, commits, sources, state
@@ -42,6 +43,7 @@ CLOSED = "Evenly_has_moved_the_state_of_this_query__start_it_with_evenly_stream_
 _QUERY = ("offsets", "commits", "sources")
 _MOST_DIGESTED_BYTES = 2**30  # a file is one row of the job that digests them
 _SNAPSHOT = re.compile(r"^(\d+)\.zip$")
+_SCHEMA_PATH = re.compile(rb'"[^"]*(/state/\d+/_stateSchema/[^"]*)"')
 
 
 @dataclass(frozen=True)
@@ -141,6 +143,38 @@ def copy_query(files: Folder, old: str, new: str) -> None:
     """Give a lineage all but the state of another one: the query's identity, its offsets and commits, what its sources keep."""
     for name in ("metadata", *_QUERY):
         files.copy(_below(old, name), f"{new}/{name}")
+
+
+def prepare(spark: SparkSession, path: str, old: str, target: str) -> None:
+    """A folder that is the checkpoint of the last finished batch, but for the state rows."""
+    files = Folder(spark, path)
+    copy_query(files, old, target)
+    states = f"{old}/state" if old else "state"
+    for operator in files.folders(states):
+        source, to = f"{states}/{operator}", f"{target}/state/{operator}"
+        for name in files.folders(source):
+            if not name.isdecimal():  # what the operator is, and its schemas
+                files.copy(f"{source}/{name}", f"{to}/{name}")
+        for schema in ("_metadata", *(f"{store}/_metadata" for store in files.folders(f"{source}/0"))):
+            files.copy(f"{source}/0/{schema}", f"{to}/0/{schema}")
+    describe(spark, path, target)
+
+
+def written_at(target: str) -> str:
+    """Where the state of a lineage is while tasks write it."""
+    return f"{target}-written"
+
+
+def describe(spark: SparkSession, path: str, target: str) -> None:
+    """Make the operators of a lineage name their own schema files: transformWithState names them by their whole path."""
+    files = Folder(spark, path)
+    for operator in files.folders(f"{target}/state"):
+        described = Folder(spark, location(path, f"{target}/state/{operator}/_metadata/v2"))
+        for name in described.names():
+            text = described.read(name)
+            moved = _SCHEMA_PATH.sub(b'"' + files.resolved(target).encode() + rb'\1"', text)
+            if moved != text:
+                described.write(name, moved.decode())
 
 
 def close(spark: SparkSession, lineage: str) -> None:

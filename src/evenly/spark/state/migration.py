@@ -18,7 +18,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -43,7 +42,6 @@ _LOG = logging.getLogger(__name__)
 
 FORMAT_VERSION = 2
 _INTENT = "migration.json"
-_SCHEMA_PATH = re.compile(rb'"[^"]*(/state/\d+/_stateSchema/[^"]*)"')
 _RENAME_IN_ONE_STEP = ("file", "hdfs", "viewfs", "abfs", "abfss", "ofs", "o3fs")
 
 
@@ -205,14 +203,18 @@ def _move(
     folder.write(_INTENT, json.dumps(intent))
     reached("intended")
     try:
-        _prepare(spark, path, record.folder, target)
+        lineage.prepare(spark, path, record.folder, lineage.written_at(target))
         reached("prepared")
 
         def rewrite(store: Store, rows: DataFrame) -> DataFrame:
             reached("rewriting")
             return rewritten(rows, store, plan.places_of(store), old=old, new=new)
 
-        stores.write(location(path, target), rewrite)
+        stores.write(location(path, lineage.written_at(target)), rewrite)
+        # A task that Spark has given up (its executor hung, a copy of it was faster) may still write. It knows the name that
+        # this folder had until now, and no other.
+        Folder(spark, path).rename(lineage.written_at(target), target)
+        lineage.describe(spark, path, target)
         _compare(plan, Folder(spark, path).resolved(target), before, old, new)
         moved = Record(new.version, target, stores.batch, lineage.written_files(spark, location(path, target)))
         reached("rewritten")
@@ -254,30 +256,10 @@ def _undone_by_another(path: str) -> ImmovableState:
 def _undo(spark: SparkSession, path: str, record: Record | None, target: str) -> None:
     """Take back whatever a move that did not come into force has done, from wherever it ended."""
     lineage.reopen(spark, location(path, "" if record is None else record.folder))
-    Folder(spark, path).remove(target)
+    for folder in (target, lineage.written_at(target)):
+        Folder(spark, path).remove(folder)
     reached("cleared")
     Folder(spark, path).child("evenly").remove(_INTENT)
-
-
-def _prepare(spark: SparkSession, path: str, old: str, target: str) -> None:
-    """A folder that is the checkpoint of the last finished batch, but for the state rows."""
-    files = Folder(spark, path)
-    lineage.copy_query(files, old, target)
-    states = f"{old}/state" if old else "state"
-    for operator in files.folders(states):
-        source, to = f"{states}/{operator}", f"{target}/state/{operator}"
-        for name in files.folders(source):
-            if not name.isdecimal():  # what the operator is, and its schemas
-                files.copy(f"{source}/{name}", f"{to}/{name}")
-        for schema in ("_metadata", *(f"{store}/_metadata" for store in files.folders(f"{source}/0"))):
-            files.copy(f"{source}/0/{schema}", f"{to}/0/{schema}")
-        # transformWithState names its schema files by their whole path.
-        described = Folder(spark, location(path, f"{to}/_metadata/v2"))
-        for name in described.names():
-            text = described.read(name)
-            moved = _SCHEMA_PATH.sub(b'"' + files.resolved(target).encode() + rb'\1"', text)
-            if moved != text:
-                described.write(name, moved.decode())
 
 
 def _compare(plan: _Plan, target: str, before: dict[tuple[int, str], Audit], old: Mapping, new: Mapping) -> None:
