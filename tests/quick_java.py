@@ -15,14 +15,9 @@ import tempfile
 from pathlib import Path
 
 ARCHIVE = Path(sys.prefix) / "spark-classes.jsa"
-_OPTIONS = " ".join(
-    [
-        "-XX:TieredStopAtLevel=1",  # machine code is not worth optimising: two cores compile it for longer than they run it
-        "-XX:ReservedCodeCacheSize=240m",  # with the above 48 MB by default, which a session of many tests fills and then crawls
-        "-XX:+UseSerialGC",
-        "-Djdk.lang.Process.launchMechanism=VFORK",  # Hadoop's local files are renamed and created with a process each
-    ]
-)
+# Machine code is not worth optimising: two cores compile it for longer than they run it. By default there is little room for
+# such code, which a session of many tests fills. Hadoop renames and creates local files with a process each.
+_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC -Djdk.lang.Process.launchMechanism=VFORK"
 
 
 def hurry() -> None:
@@ -32,7 +27,7 @@ def hurry() -> None:
 
 
 def look_up_names_once() -> None:
-    """Keep what a name of Java stands for: to find it Java looks into each of Spark's 250 jars, a sixth of all its time in tests."""
+    """Keep what a name of Java stands for: Java looks for it in 250 jars, a sixth of all its time in tests."""
     from py4j.java_gateway import JavaClass, JavaPackage, JVMView
 
     for kind in (JVMView, JavaPackage):
