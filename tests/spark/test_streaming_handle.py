@@ -98,14 +98,16 @@ def test_a_report_that_never_comes_is_not_waited_for_for_ever(visits, monkeypatc
 
 
 def failing(placed):
-    def fail(batch, number):  # noqa: ARG001
-        raise ValueError("no such sink")
+    def fail(batch, number):
+        batch.collect()
+        if number:
+            raise ValueError("no such sink")
 
     return placed.groupBy(*KEYS, "slot").count().writeStream.foreachBatch(fail).outputMode("update")
 
 
 def test_a_change_of_a_query_that_has_failed_raises_what_ended_it(visits):
-    visits.add(300)
+    visits.add(300, files=2)
     query = start(visits, failing, controller=False)
     until(lambda: not query.query.isActive, "the query fails")
     for _ in range(2):
