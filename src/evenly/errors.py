@@ -111,6 +111,10 @@ class ImmovableState(EvenlyError, ValueError):
     """State that cannot be moved to another mapping. Nothing was changed."""
 
 
+class WaitsForItself(EvenlyError, RuntimeError):
+    """A query that is asked, by its own sink or `build`, for what would wait for the end of that sink or `build`."""
+
+
 class InvalidDataflow(EvenlyError, ValueError):
     """A dataflow that is cyclic, incomplete or contradictory, or a file that describes none."""
 

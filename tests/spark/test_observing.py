@@ -58,7 +58,7 @@ def skewed(spark):
 @pytest.mark.parametrize(("instances", "sides"), [(2, 1), (8, 1), (8, 2), (64, 1), (64, 3), (1_000, 1), (4_000, 2)])
 def test_what_is_told_beside_a_query_is_short_whatever_the_instances_and_exact_where_it_is_heavy(skewed, instances, sides):
     learner = DKG.automatic(instances, ids="xxhash64")
-    beside = Beside("told", version=1, instances=instances, learner=learner, sides=sides)
+    beside = Beside("told", instances=instances, learner=learner, sides=sides)
     instance = F.pmod("id", F.lit(instances)).cast("int")
     columns = beside.columns(instance, F.col("id"), F.pmod("id", F.lit(3)) == 0)
     told = skewed.agg(*columns).first()

@@ -148,6 +148,25 @@ def test_a_sink_that_fails_leaves_nothing_counted(spark, stream):
     assert len(spark.sparkContext._jsc.getPersistentRDDs()) == persisted
 
 
+def test_costs_that_cannot_be_saved_end_no_query_and_are_saved_with_the_next_batch(spark, stream, monkeypatch, caplog):
+    stream.add(files=4)
+    save = CostStore.save
+
+    def full(store, batch_id, scheduler):
+        if batch_id in {1, 2}:
+            raise OSError("no space left on device")
+        save(store, batch_id, scheduler)
+
+    monkeypatch.setattr(CostStore, "save", full)
+    watch = evenly.CostWatch()
+    stream.run(watch=watch)
+    assert stream.saved() == [0, 3]
+    assert ["no space left" in it.getMessage() for it in caplog.records if it.levelname == "WARNING"] == [True]
+    timed = sum(report.timed for batch in watch.batches for report in batch.reports)
+    assert sum(saved_costs(spark, stream.checkpoint).moments[0].counts) == pytest.approx(timed, rel=0.01)
+    assert sorted(row.id for row in stream.written()) == list(range(stream.rows))
+
+
 def test_dead_letters_are_set_aside(spark, stream):
     stream.add(files=2)
     letters = {}

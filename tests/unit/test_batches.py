@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from evenly.spark.streaming.batches import MOST_BATCHES, MOST_BYTES, BatchLog
+from evenly.keys.batches import MOST_BATCHES, MOST_BYTES, BatchLog
 
 
 def test_λ_of_a_batch_is_that_of_what_was_read_and_says_when_it_is_not_known():  # noqa: PLC2401 - the measure's name

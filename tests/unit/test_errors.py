@@ -45,6 +45,7 @@ BUILTIN = {
     errors.CheckpointMismatch: ValueError,
     errors.InvalidCheckpoint: ValueError,
     errors.ImmovableState: ValueError,
+    errors.WaitsForItself: RuntimeError,
     errors.InvalidDataflow: ValueError,
     errors.InvalidModel: ValueError,
     errors.DoesNotFit: ValueError,

@@ -7,9 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
+from evenly.costs.batch_memory import BatchMemory
 from evenly.costs.call_options import ONE_ROW_AT_A_TIME, CallOptions
 from evenly.costs.model import CostModel
 from evenly.costs.scheduler import CostScheduler
@@ -23,6 +25,7 @@ from evenly.spark.costs.store import CostStore
 from evenly.spark.costs.watch import CostWatch
 from evenly.spark.features import Feature, require
 from evenly.spark.frames import check_frame
+from evenly.spark.jvm.java_errors import Py4JError
 from evenly.spark.jvm.sizes import size_of
 from evenly.spark.streaming.query_settings import QuerySettings, Trigger
 from evenly.spark.streaming.running_query import RunningQuery
@@ -61,7 +64,8 @@ def stream_apply_by_cost(
 
     Each batch is run once into a persisted result, then `sink(results, batch_id)` is called, then what was measured is saved
     beside the checkpoint, then the batch is committed. A restart goes on with what was learnt. A batch that is run again
-    (the driver died before the commit) is not counted twice, and gives the sink the same batch number.
+    (the driver died before the commit) is not counted twice, and gives the sink the same batch number. Costs that cannot be
+    saved end no query: that is one warning, and the next batch saves them too.
 
     - `function`, `schema` and the options are those of `apply_by_cost`; `cost_key` may only be left out if `costs` has it.
     - `trigger`: what `writeStream.trigger` takes, `{"availableNow": True}` or `{"processingTime": "10 seconds"}`. `query_name`:
@@ -118,11 +122,11 @@ class Batches:
         self._sink = sink
         self._dead_letters = dead_letters
         self._watch = watch
-        self._scheduler: CostScheduler | None = None
+        self._memory = BatchMemory(stage.options.instances, model)
 
     def run(self, df: DataFrame, batch_id: int) -> None:
         """One batch: run, measured, handed to the sink, saved."""
-        scheduler = self._ready(batch_id)
+        scheduler = self._memory.begin(batch_id, self._store.before)
         expressions, options = self._model.expressions, self._stage.options
         size = size_of(df)
         decision = scheduler.decide(
@@ -147,22 +151,21 @@ class Batches:
                 self._dead_letters(failed_rows(results), batch_id)
                 results = good_rows(results)
             self._sink(results, batch_id)
-            self._store.save(batch_id, scheduler)
+            self._save(batch_id, scheduler)
         finally:
             ran.unpersist()
         if self._watch is not None:
             self._watch.take(batch_id, decision, reports, scheduler.model)
 
-    def _ready(self, batch_id: int) -> CostScheduler:
-        """The scheduler as the batch before left it: the one at hand, or the saved one at a start and for a batch repeated."""
-        held = self._scheduler
-        if held is None or held.last_batch is None or held.last_batch >= batch_id:
-            held = self._fitting(self._store.before(batch_id))
-        self._scheduler = held
-        return held
-
-    def _fitting(self, saved: CostScheduler | None) -> CostScheduler:
-        instances, expressions = self._stage.options.instances, self._model.expressions
-        if saved is None or saved.model.expressions != expressions:
-            return CostScheduler(instances, model=self._model, expressions=expressions)
-        return saved if saved.instances == instances else CostScheduler(instances, model=saved.model)
+    def _save(self, batch_id: int, scheduler: CostScheduler) -> None:
+        try:
+            self._store.save(batch_id, scheduler)
+        except (PySparkException, Py4JError, OSError) as error:
+            if self._memory.not_saved():
+                _LOG.warning(
+                    "the costs of batch %d could not be saved, and will be with those of the next: %s",
+                    batch_id,
+                    str(error).strip().splitlines()[0],
+                )
+        else:
+            self._memory.saved()

@@ -16,6 +16,7 @@ from pyspark.sql.types import StructType, TimestampNTZType
 
 from evenly.errors import CheckpointMismatch
 from evenly.keys.mapping import Mapping
+from evenly.keys.query_instructions import Change
 from evenly.spark.keyed.keys import quoted
 from evenly.spark.placing.slot_mark import slot_names
 from evenly.spark.state.migration import check_movable, migrate_state, recover
@@ -27,6 +28,27 @@ _LOG = logging.getLogger(__name__)
 
 MOST_SPANS = 8
 """How many mappings a plan may hold at a time, for windows of different ages."""
+
+
+def bring_in_force(spark: SparkSession, checkpoint: str, store: MappingStore, change: Change) -> Exception | None:
+    """Bring a mapping in force for a stopped query; or end or undo what was begun, and return what kept it from that.
+
+    Which version is in force then is what `store` says: what is written counts, as after the death of a driver.
+    """
+    bring = change_by_moving if store.placement.window is None else change_windows
+    before, refusal = store.versions[-1].number, None
+    figures = {**change.figures, "expected_pct": change.expected_pct}
+    try:
+        bring(spark, checkpoint, store, change.mapping, reason=change.reason, figures=figures)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the query can go on from what is written
+        refusal = error
+        store.load()
+        recover_move(spark, checkpoint, store)
+    last = store.versions[-1]
+    if last.number != before:
+        told = ", ".join(f"{name} {value:.1f}" for name, value in last.figures.items())
+        _LOG.info("%s: version %d of the mapping is in force: %s (%s)", checkpoint, last.number, last.reason, told)
+    return refusal
 
 
 def change_windows(

@@ -1,4 +1,8 @@
-"""A running streaming query whose keys are placed by a mapping that may change while it runs."""
+"""A running streaming query whose keys are placed by a mapping that may change while it runs.
+
+`evenly.keys.query_machine` decides, without Spark, what is to be done and when. Here it is carried out, by the thread whose
+event it followed from: the controller's, or that of a user who asked for a change.
+"""
 
 from __future__ import annotations
 
@@ -7,22 +11,25 @@ import queue
 import threading
 import time
 import uuid
-from collections import deque
 from collections.abc import Callable
-from typing import Any
+from contextlib import suppress
+from functools import partial
+from typing import NamedTuple
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Row
 from pyspark.sql.streaming.query import StreamingQuery
 
-from evenly.errors import ImmovableState
-from evenly.kernels.types import F64
-from evenly.keys.controller import BatchLoad, Decision, DriftController
+from evenly.errors import CheckpointMismatch, ImmovableState, WaitsForItself
+from evenly.keys import query_instructions as do
+from evenly.keys.batches import Batch
+from evenly.keys.controller import DriftController
 from evenly.keys.mapping import Mapping
+from evenly.keys.query_machine import QueryMachine
 from evenly.spark.jvm.read_rows import ReadRows
 from evenly.spark.streaming import mapping_store
-from evenly.spark.streaming.batches import Batch, BatchLog
-from evenly.spark.streaming.changing import change_by_moving, change_windows, check_change, recover_move
+from evenly.spark.streaming.carrying import Carrying, Event
+from evenly.spark.streaming.changing import bring_in_force, check_change
 from evenly.spark.streaming.mapping_store import MappingStore, Version
 from evenly.spark.streaming.movable import REFUSALS, why_immovable, why_not_again
 from evenly.spark.streaming.observing import Observation, ProgressListener
@@ -32,9 +39,15 @@ from evenly.spark.streaming.waiting import forgotten_end
 from evenly.spark.worker_errors import own_error, worker_errors
 
 _LOG = logging.getLogger(__name__)
-_EFFECT_BATCHES = 3
-_REPORT_S = 10.0
-_REFUSALS_KEPT = 1_000
+_REPORT_S = 60.0
+"""How long nothing may be heard of a report before it is no longer waited for: Spark drops events where it cannot keep up."""
+_QUERY_ID = "sql.streaming.queryId"  # a local property that Spark sets on the thread that runs a query, and so its sink
+
+
+class _Run(NamedTuple):
+    query: StreamingQuery
+    observation: Observation
+    read_rows: ReadRows
 
 
 class KeyedQuery(RunningQuery):
@@ -49,34 +62,24 @@ class KeyedQuery(RunningQuery):
     """
 
     def __init__(self, pipeline: Pipeline, store: MappingStore, controller: DriftController | None) -> None:
-        self._pipeline, self._store, self._controller = pipeline, store, controller
+        self._pipeline, self._store = pipeline, store
+        self._learner = None if controller is None else controller.learner
+        last = store.versions[-1]
+        known = last.number == 1 or "after_pct" in last.figures
+        self._machine = QueryMachine(version=last.number, effect_known=known, controller=controller)
+        self._carrying = Carrying(self._machine, self._step)
         self._name = f"__evenly_{uuid.uuid4().hex}"
-        self._run = 0
-        self._batches = BatchLog()
-        self._kept: deque[str] = deque(maxlen=_REFUSALS_KEPT)
-        self._effect: list[float] = []
-        self._effect_unwritten = False
-        self._handled = -1
-        self._error: BaseException | None = None
-        # One change, stop or batch at a time has the turn, for as long as a move takes. What users ask for waits for no turn.
-        self._turn = threading.RLock()
-        self._settled = threading.Condition()
-        self._changing = False
-        self._stopping = False
-        self._progress: queue.SimpleQueue[tuple[int, dict[str, Row]] | None] = queue.SimpleQueue()
+        self._runs: dict[int, _Run] = {}
+        self._told: queue.SimpleQueue[tuple[int, dict[str, Row]] | str | None] = queue.SimpleQueue()
         self._listener: ProgressListener | None = None
-        self._observation: Observation | None = None
-        self._before: tuple[Observation, ReadRows] | None = None
-        self._read_rows: ReadRows | None = None
-        self._decides = True
         self._immovable = None if controller is None else why_immovable(pipeline.spark, pipeline.checkpoint, store)
         if controller is not None:
-            self._listener = ProgressListener(lambda batch, metrics: self._progress.put((batch, metrics)))
+            self._listener = ProgressListener(lambda batch, metrics: self._told.put((batch, metrics)), self._told.put)
             pipeline.spark.streams.addListener(self._listener)
         try:
-            super().__init__(self._start())
+            self._carrying.tell(self._start())
         except BaseException:
-            self._close()
+            self._unwatch()
             raise
         if controller is not None:
             threading.Thread(target=self._follow, name="evenly controller", daemon=True).start()
@@ -98,8 +101,12 @@ class KeyedQuery(RunningQuery):
 
     @property
     def refusals(self) -> tuple[str, ...]:
-        """Why changes could not be brought in force; of state that can never be moved, said once at the start."""
-        return tuple(self._kept)
+        """Why changes could not be brought in force, the last 1,000; of state that can never be moved, said once at the start.
+
+        Where the controller itself has failed this says so: the query goes on under its mapping, and is watched no more.
+        """
+        with self._carrying.lock:
+            return self._machine.refusals
 
     @property
     def batches(self) -> tuple[Batch, ...]:
@@ -107,267 +114,235 @@ class KeyedQuery(RunningQuery):
 
         At most 10,000 are remembered, and at most 32 MiB of them.
         """
-        return self._batches.all()
+        return self._machine.batches.all()
 
     @property
     def isActive(self) -> bool:  # noqa: N802 - as StreamingQuery has it
         """Whether the query runs. It does while its mapping changes; nothing here waits for that."""
-        return self._changing or bool(self._query.isActive)
+        while True:
+            query = self._query
+            active = bool(query.isActive) or self._changing
+            if query is self._query:
+                return active
+
+    @property
+    def _changing(self) -> bool:
+        return self._machine.changing
 
     def exception(self) -> BaseException | None:
-        """What ended the query, or kept it from being started again; None while all is well."""
-        return own_error(self._error) or self._error or super().exception()
+        """What ended the query, or kept it from being started again; None while it runs and after a good end.
+
+        What the controller raised is in `refusals`: it ends no query.
+        """
+        failure = self._machine.failure
+        return own_error(failure) or failure or super().exception()
 
     @worker_errors()
     def awaitTermination(self, timeout: float | None = None) -> bool:  # noqa: N802 - as StreamingQuery has it
         """Wait until the query ends, by `stop`, by itself or by an error, which is raised; False after `timeout` seconds.
 
-        A change of the mapping does not end it. `spark.streams.awaitAnyTermination()` returns at a change:
-        use `evenly.await_any_termination(spark)`.
+        A change of the mapping does not end it, unless it cannot be started again: what kept it from that is raised.
+        `spark.streams.awaitAnyTermination()` returns at a change: use `evenly.await_any_termination(spark)`.
         """
+        self._refuse_from_inside("awaitTermination")
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
-            query = self._query
-            left = 1.0 if deadline is None else min(1.0, deadline - time.monotonic())
+            query, run = self._now()
+            left = max(1.0 if deadline is None else min(1.0, deadline - time.monotonic()), 0.001)
             try:
-                ended = bool(query.awaitTermination(max(left, 0.001)))  # type: ignore[arg-type] # seconds need not be whole
-            except PySparkException:
-                self._close()
+                ended = bool(query.awaitTermination(left))  # type: ignore[arg-type] # seconds need not be whole
+            except PySparkException as error:
+                self._carrying.tell(partial(self._machine.ended, run, error))
                 raise
-            with self._settled:
+            if ended:
+                self._carrying.tell(partial(self._machine.ended, run))
+            with self._carrying.lock:
                 if ended and self._changing:
-                    self._settled.wait(max(left, 0.001))
-                if self._error is not None:
-                    raise self._error
-                over = ended and query is self._query and not self._changing
+                    self._carrying.lock.wait(left)
+                if self._machine.failure is not None:
+                    raise self._machine.failure
+                over = ended and run == self._machine.run and not self._changing
             if over:
-                self._close()
-                return True
+                break
             if deadline is not None and time.monotonic() >= deadline:
                 return False
+        left = _REPORT_S if deadline is None else deadline - time.monotonic()
+        self._hear(lambda: self._machine.drained >= run, "the last batches", left)
+        return True
 
     @worker_errors()
     def processAllAvailable(self) -> None:  # noqa: N802 - as StreamingQuery has it
         """Wait until all rows that are there have been processed, and the controller has seen them. For tests."""
+        self._refuse_from_inside("processAllAvailable")
         while True:
-            query = self._query_between_changes()
+            query, run = self._between_changes()
             query.processAllAvailable()
-            if query is self._query_between_changes():
-                self._wait_for_controller(query)
-            now = self._query_between_changes()
-            if self._error is not None:
-                raise self._error
+            self._wait_for_controller(query, run)
+            now, _ = self._between_changes()
+            if self._machine.failure is not None:
+                raise self._machine.failure
             if query is now:
                 return
 
+    @worker_errors()
     def change_mapping(self, mapping: Mapping, *, reason: str = "asked for") -> Version:
         """Change to another mapping now: stop, bring it in force, start again. No row is lost or counted twice.
 
         Where it is refused (state that cannot be moved, no batch finished yet), the query goes on and the reason is raised.
+        Another change that is under way is waited for. Of a query that was stopped, or has ended well by itself, the mapping
+        is in force from its next start on. Of one that has failed, what ended it is raised. The query's own sink and
+        `build` cannot call this, since it waits for their end: `WaitsForItself`.
         """
         self._store.placement.check(mapping)
-        with self._turn:
-            failure = self._change(Decision(reason, 0.0, mapping.expected_imbalance_pct, mapping=mapping), {})
-            if failure is not None:
-                raise failure
-            return self._store.versions[-1]
+        self._refuse_from_inside("change_mapping")
+        self._look_for_the_end()
+        answer = self._carrying.tell(partial(self._machine.change_asked, mapping, reason))
+        if answer is not None and answer.error is not None:
+            raise answer.error
+        return next(version for version in self._store.versions if answer is None or version.number == answer.version)
 
     def stop(self) -> None:
-        """Stop the query, after a change that is under way. `stream_by_key` with the same checkpoint starts it again."""
-        self._stopping = True
-        try:
-            # Without the turn: a sink may call this, while a change that has the turn waits for the sink's batch to end. Spark
-            # interrupts a batch that stops its own query, so that nothing waits here then.
-            self._query.stop()
-        except BaseException:
-            self._close()
-            raise
-        with self._turn:
-            self._query.stop()
-            self._close()
+        """Stop the query, after a change that is under way. `stream_by_key` with the same checkpoint starts it again.
 
-    def _close(self) -> None:
-        with self._settled:
-            listener, self._listener = self._listener, None
-        if listener is not None:
-            self._pipeline.spark.streams.removeListener(listener)
-            self._progress.put(None)
+        A sink may call it: Spark then interrupts its batch, by an error inside the call, and runs it again at the next start.
+        """
+        inside = self._inside()
+        self._carrying.tell(self._machine.stop_asked)
+        if not inside:
+            query, _ = self._between_changes()
+            query.stop()
 
-    def _query_between_changes(self) -> StreamingQuery:
-        with self._settled:
-            self._settled.wait_for(lambda: not self._changing)
-            return self._query
+    def _now(self) -> tuple[StreamingQuery, int]:
+        with self._carrying.lock:
+            return self._query, self._machine.run
 
-    def _start(self) -> StreamingQuery:
-        self._run += 1
-        version, instances = self._store.versions[-1], self._store.placement.instances
-        # The last batches of a run are reported when the next one has been started.
-        if self._observation is not None and self._read_rows is not None:
-            self._before = (self._observation, self._read_rows)
-        if self._controller is not None:
-            name = f"{self._name}_{self._run}"
-            learner = self._controller.learner
-            self._observation = Observation(
-                name, version=version.number, instances=instances, learner=learner, sides=len(self._pipeline.frames)
+    def _between_changes(self) -> tuple[StreamingQuery, int]:
+        with self._carrying.lock:
+            self._carrying.settle()
+            return self._now()
+
+    def _inside(self) -> bool:
+        """Whether this thread is one that a change would wait for: the batch's, or the one that carries out a change."""
+        with suppress(AttributeError, *REFUSALS):  # the session may have gone
+            if self._pipeline.spark.sparkContext.getLocalProperty(_QUERY_ID) == self.id:
+                return True
+        return self._carrying.on_this_thread
+
+    def _refuse_from_inside(self, what: str) -> None:
+        if self._inside():
+            raise WaitsForItself(
+                f"{what} was called by what the query itself runs, its sink or build, and would wait for its end: call it from "
+                "another thread, for which nothing inside waits"
             )
-        query, grouped = self._pipeline.start(self._store, self._observation)
-        self._read_rows = ReadRows(self._pipeline.spark, query, instances, grouped.placed)
-        _LOG.info(
-            "%s: started under version %d of its mapping (%s), %d instances, run %s",
-            self._pipeline.checkpoint,
-            version.number,
-            version.reason,
-            instances,
-            query.runId,
-        )
-        # What can never be done is not decided in vain.
-        if self._controller is not None:
+
+    def _step(self, instruction: do.Instruction) -> Event | None:
+        """Carry out one instruction; the event that tells the machine how it went."""
+        machine, checkpoint = self._machine, self._pipeline.checkpoint
+        match instruction:
+            case do.Log(level, message):
+                _LOG.log(level, "%s: %s", checkpoint, message)
+            case do.Unwatch():
+                self._unwatch()
+            case do.EndRun():
+                self._query.stop()
+            case do.Check(running):
+                self._check(running=running)
+                self._look_for_the_end()
+                return machine.checked
+            case do.StopRun():
+                with forgotten_end(self._pipeline.spark, self.id):
+                    self._query.stop()
+                mapping_store.reached("stopped")
+                return partial(machine.stopped, self._query.exception())
+            case do.Enforce(change):
+                refusal = bring_in_force(self._pipeline.spark, checkpoint, self._store, change)
+                return partial(machine.enforced, self._store.versions[-1].number, self.mapping, refusal)
+            case do.Start():
+                return self._start()
+            case do.Note(version, after_pct):
+                self._store.note(version, {"after_pct": after_pct})
+                return machine.noted
+        return None
+
+    def _check(self, *, running: bool) -> None:
+        spark, checkpoint = self._pipeline.spark, self._pipeline.checkpoint
+        if running and (why := why_not_again(self._query)) is not None:
+            raise ImmovableState(why)
+        if any(str(other.id) == self.id and str(other.runId) != self.runId for other in spark.streams.active):
+            raise CheckpointMismatch(f"this query has ended, and another one runs on its checkpoint {checkpoint}: ask that one")
+        check_change(spark, checkpoint, self._store)
+
+    def _start(self) -> Event:
+        spark, checkpoint = self._pipeline.spark, self._pipeline.checkpoint
+        version, instances, number = self._store.versions[-1], self._store.placement.instances, self._machine.run + 1
+        observation, sides = None, len(self._pipeline.frames)
+        if self._learner is not None:
+            name = f"{self._name}_{number}"
+            observation = Observation(name, instances=instances, learner=self._learner, sides=sides)
+        query, grouped = self._pipeline.start(self._store, observation)
+        told = "%s: started under version %d of its mapping (%s), %d instances, run %s"
+        _LOG.info(told, checkpoint, version.number, version.reason, instances, query.runId)
+        if observation is not None:
+            # What can never be done is not decided in vain.
             self._immovable = self._immovable or why_not_again(query)
-        self._decides = self._immovable is None and grouped.stateful
-        if self._immovable is not None and grouped.stateful and not self._kept:
-            self._kept.append(self._immovable)
-            _LOG.warning("%s: the mapping will stay as it is, whatever λ is: %s", self._pipeline.checkpoint, self._immovable)
-        return query
+
+        def started() -> do.Instructions:
+            self._query = query
+            if observation is not None:
+                self._runs[number] = _Run(query, observation, ReadRows(spark, query, instances, grouped.placed))
+            return self._machine.started(stateful=grouped.stateful, immovable=self._immovable)
+
+        return started
 
     def _follow(self) -> None:
-        """The controller's thread: takes in every batch, and changes the mapping when it says so."""
-        while (item := self._progress.get()) is not None:
+        """The controller's thread: takes in every batch, and changes the mapping when the machine says so."""
+        while (told := self._told.get()) is not None:
             try:
-                with self._turn:
-                    self._take_in(*item)
-            except BaseException as error:  # noqa: BLE001 - the query may have been stopped for a change; its user must see it
-                _LOG.error("%s: the controller has ended: %s", self._pipeline.checkpoint, error)
-                with self._settled:
-                    self._error = error
-                    self._settled.notify_all()
-                return
+                self._take_in(told)
+            except BaseException as error:  # noqa: BLE001 - the query is right without it; its user must see it
+                self._carrying.tell(partial(self._machine.unwatchable, error))
 
-    def _take_in(self, number: int, metrics: dict[str, Row]) -> None:
-        controller = self._controller
-        if controller is None or self._listener is None:
+    def _take_in(self, told: tuple[int, dict[str, Row]] | str) -> None:
+        self._between_changes()  # a run is known once it has been started
+        if isinstance(told, str):
+            for number in [number for number, run in self._runs.items() if str(run.query.runId) == told]:
+                self._carrying.tell(partial(self._machine.ended, number, self._runs[number].query.exception()))
+                self._carrying.tell(partial(self._machine.all_seen, number))
+                with self._carrying.lock:
+                    self._runs = {at: run for at, run in self._runs.items() if at > number}
             return
-        if self._before is not None and (late := self._before[0].read(metrics)) is not None:
-            self._list_batch(number, self._before[0].version, late[0], self._before[1])
-        if self._observation is None or (seen := self._observation.read(metrics)) is None:
+        batch, metrics = told
+        for number, run in list(self._runs.items()):
+            if (seen := run.observation.read(metrics)) is not None:
+                rows, load = seen
+                read = run.read_rows.of(batch) if rows.sum() > 0.0 and batch > self._machine.handled else None
+                self._look_for_the_end()
+                self._carrying.tell(partial(self._machine.batch_seen, number, batch, rows, load, read))
+
+    def _look_for_the_end(self) -> None:
+        query, run = self._now()
+        if not query.isActive:
+            self._carrying.tell(partial(self._machine.ended, run, query.exception()))
+
+    def _unwatch(self) -> None:
+        with self._carrying.lock:
+            listener, self._listener = self._listener, None
+        if listener is not None:
+            with suppress(*REFUSALS):  # the session may have gone
+                self._pipeline.spark.streams.removeListener(listener)
+            self._told.put(None)
+
+    def _wait_for_controller(self, query: StreamingQuery, run: int) -> None:
+        """Reports reach the controller a moment after their batches; those of the run before, after the next was started."""
+        watched = self._runs.get(run)
+        if watched is None:
             return
-        rows, load = seen
-        if rows.sum() > 0.0:
-            self._list_batch(number, self._observation.version, rows, self._read_rows)
-            if self._decides:
-                self._decide(controller, load)
-        self._handled = number
+        # Not the last progress: an idle query tells of its time without a report.
+        last = max((it.batchId for it in query.recentProgress if watched.observation.is_in(it.observedMetrics)), default=-1)
+        machine = self._machine
+        self._hear(lambda: (machine.handled >= last and machine.drained >= run - 1) or machine.run != run, f"batch {last}")
 
-    def _decide(self, controller: DriftController, load: BatchLoad) -> None:
-        decision = controller.observe(load)
-        self._note_effect(load)
-        if decision.mapping is None or self._stopping or not self._query.isActive:
-            return
-        told = {"before_pct": decision.now_pct, "moved_load_pct": decision.moved_load_pct}
-        if (failure := self._change(decision, told)) is not None:
-            self._kept.append(str(failure))
-            controller.refused()
-
-    def _list_batch(self, number: int, version: int, rows: F64, read_rows: ReadRows | None) -> None:
-        if rows.sum() > 0.0:
-            self._batches.add(number, version, rows, None if read_rows is None else read_rows.of(number))
-
-    def _note_effect(self, load: BatchLoad) -> None:
-        """Once the first batches under a new version are seen, write λ into its entry; where that fails, at the next batch."""
-        last = self._store.versions[-1]
-        if last.number == 1 or "after_pct" in last.figures or load.rows.sum() == 0.0:
-            return
-        if len(self._effect) < _EFFECT_BATCHES:
-            self._effect.append(load.imbalance_pct)
-        if len(self._effect) < _EFFECT_BATCHES:
-            return
-        after_pct = sum(self._effect) / len(self._effect)
-        try:
-            self._store.note(last.number, {"after_pct": after_pct})
-        except (*REFUSALS, OSError) as error:
-            if not self._effect_unwritten:
-                _LOG.warning(
-                    "%s: λ after version %d (%.1f %%) could not be written and will be tried again: %s",
-                    self._pipeline.checkpoint,
-                    last.number,
-                    after_pct,
-                    _first_line(error),
-                )
-            self._effect_unwritten = True
-            return
-        _LOG.info("%s: λ is %.1f %% after version %d of the mapping", self._pipeline.checkpoint, after_pct, last.number)
-        self._effect, self._effect_unwritten = [], False
-
-    def _change(self, decision: Decision, figures: dict[str, float]) -> Exception | None:
-        """Stop, bring the mapping in force, start. Where that fails the query goes on as it was, and the reason is returned."""
-        running = bool(self._query.isActive)
-        with self._settled:
-            self._changing = running
-        try:
-            failure = self._changed(decision, {**figures, "expected_pct": decision.expected_pct}, running=running)
-        except BaseException as error:
-            # It was stopped and did not start again: whoever waits for it must not take that for a good end.
-            with self._settled:
-                self._error = error if running and not self._query.isActive else self._error
-            raise
-        finally:
-            with self._settled:
-                self._changing = False
-                self._settled.notify_all()
-        if failure is not None:
-            _LOG.warning(
-                "%s: a change of the mapping was refused (%s): %s",
-                self._pipeline.checkpoint,
-                decision.reason,
-                _first_line(failure),
-            )
-        return failure
-
-    def _changed(self, decision: Decision, figures: dict[str, float], *, running: bool) -> Exception | None:
-        spark, checkpoint, store = self._pipeline.spark, self._pipeline.checkpoint, self._store
-        change: Callable[..., Any] = change_by_moving if store.placement.window is None else change_windows
-        before = store.versions[-1].number
-        failure: Exception | None = None
-        if running and (why := why_not_again(self._query)) is not None:
-            return ImmovableState(why)
-        try:
-            check_change(spark, checkpoint, store)
-        except REFUSALS as error:
-            return error
-        with forgotten_end(spark, str(self._query.id)):
-            self._query.stop()
-        mapping_store.reached("stopped")
-        if self._query.exception() is not None:
-            return None  # it had failed by itself, which its user will see
-        try:
-            change(spark, checkpoint, store, decision.mapping, reason=decision.reason, figures=figures)
-        except REFUSALS as error:
-            failure = error
-            # What is written counts, not what this object remembers of it.
-            store.load()
-            recover_move(spark, checkpoint, store)
-        last = store.versions[-1]
-        if last.number != before:
-            self._effect = []
-            told = ", ".join(f"{name} {value:.1f}" for name, value in last.figures.items())
-            _LOG.info("%s: version %d of the mapping is in force: %s (%s)", checkpoint, last.number, last.reason, told)
-            if self._controller is not None:
-                self._controller.changed(self.mapping, expected_pct=decision.expected_pct)
-        if running and not self._stopping:
-            self._query = self._start()
-        return failure
-
-    def _wait_for_controller(self, query: StreamingQuery) -> None:
-        """Progress reaches the controller a moment after the batch."""
-        deadline = time.monotonic() + _REPORT_S
-        while self._listener is not None and time.monotonic() < deadline:
-            last = query.lastProgress
-            observation = self._observation
-            if last is None or observation is None or observation.read(last.observedMetrics) is None:
-                return
-            if self._handled >= last.batchId or query is not self._query or self._error is not None:
-                return
-            time.sleep(0.02)
-
-
-def _first_line(error: BaseException) -> str:
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+    def _hear(self, seen: Callable[[], bool], what: str, quiet_s: float = _REPORT_S) -> None:
+        """Wait until the controller has seen it, as long as reports come."""
+        if not self._carrying.heard(seen, quiet_s=min(quiet_s, _REPORT_S)) and quiet_s >= _REPORT_S:
+            _LOG.warning("%s: Spark has not reported %s to the controller", self._pipeline.checkpoint, what)

@@ -124,8 +124,8 @@ class Observation:
     are told that stand out.
     """
 
-    def __init__(self, name: str, *, version: int, instances: int, learner: DKG, sides: int = 1) -> None:
-        self._name, self.version, self._instances, self._learner = name, version, instances, learner
+    def __init__(self, name: str, *, instances: int, learner: DKG, sides: int = 1) -> None:
+        self._name, self._instances, self._learner = name, instances, learner
         self._tracked_keys = 4 * min(learner.counters, _MOST_TRACKED // 4)
         room = _CHARACTERS / sides
         self._instances_told = min(instances, max(1, _MOST_INSTANCES_TOLD // sides))
@@ -156,11 +156,15 @@ class Observation:
             *(() if newest is None else self._rows(F.when(newest, instance), "newest")),
         ]
 
+    def is_in(self, metrics: dict[str, Row]) -> bool:
+        """Whether a batch was observed."""
+        return any(name.rsplit("_", 1)[0] == self._name for name in metrics)
+
     def read(self, metrics: dict[str, Row]) -> tuple[F64, BatchLoad] | None:
         """What a batch showed, over all sides; None if it was not observed."""
-        found = [row for name, row in metrics.items() if name.rsplit("_", 1)[0] == self._name]
-        if not found:
+        if not self.is_in(metrics):
             return None
+        found = [row for name, row in metrics.items() if name.rsplit("_", 1)[0] == self._name]
         rows = np.sum([self._decoded(row, "rows") for row in found], axis=0)
         newest = np.sum([self._decoded(row, "newest" if "newest" in row else "rows") for row in found], axis=0)
         counts = [self._counts(row) for row in found]
@@ -202,10 +206,10 @@ def with_the_rest(at: I64, counts: F64, total: float, size: int) -> F64:
 
 
 class ProgressListener(StreamingQueryListener):
-    """Hands the observed metrics of every batch of a session's queries on."""
+    """Hands on what was observed of every batch of a session's queries, and after them the id of a run that has ended."""
 
-    def __init__(self, receive: Callable[[int, dict[str, Row]], None]) -> None:
-        self._receive = receive
+    def __init__(self, receive: Callable[[int, dict[str, Row]], None], ended: Callable[[str], None]) -> None:
+        self._receive, self._ended = receive, ended
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's names
         pass
@@ -217,4 +221,4 @@ class ProgressListener(StreamingQueryListener):
         pass
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
-        pass
+        self._ended(str(event.runId))
