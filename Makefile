@@ -68,8 +68,8 @@ bench-outbox: $(READY) ## Measure stream_send with and without its outbox, whole
 bench-shuffle: $(READY) ## Measure shuffle grouping on 100 streams, beside its bars and an independent reproduction
 	$(BIN)/python benchmarks/shuffle.py
 
-bench-cost: $(READY) ## Measure rows of unequal cost on Spark: whole jobs, overhead, memory; recorded rows if EVENLY_DATA=folder
-	$(BIN)/python benchmarks/cost_stage.py
+bench-cost: $(READY) ## Measure rows of unequal cost on Spark: whole jobs (4 hours; JOBS="--costs tweets --sizes 2000"; goes on), overhead, memory
+	$(BIN)/python benchmarks/cost_stage.py --out cost-jobs.jsonl $(JOBS)
 
 bench-keys: $(READY) recorded ## Measure balance and drift on recorded keys in the folder EVENLY_DATA
 	$(BIN)/python benchmarks/key_streams.py "$(EVENLY_DATA)"
@@ -98,7 +98,7 @@ lock: $(READY) ## Resolve the dependencies anew into requirements.lock
 		--generate-hashes --no-emit-index-url --no-header --upgrade --quiet --output-file requirements.lock
 
 clean: ## Remove the environment and what tools leave behind
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache evenly-demo.html faults-*.json
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache evenly-demo.html faults-*.json cost-jobs.jsonl
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(READY): requirements.lock pyproject.toml scripts/environment.sh

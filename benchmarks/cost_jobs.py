@@ -1,15 +1,18 @@
-"""Whole jobs of unequal rows against `repartition(k)`, 32 and 128 partitions; and what routing takes a row and a byte."""
+"""Whole jobs of unequal rows: `repartition(k)`, 32 and 128 partitions, a first run of `apply_by_cost` and a learnt one."""
 
 from __future__ import annotations
 
 import base64
+import json
 import math
 import os
-import statistics
+import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,20 +20,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark import cloudpickle
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 import evenly
-from cost_parts import Rows, cpu_s, say, session
-from evenly.costs.meter import CostMeter
+from cost_parts import Rows, say, session
 from evenly.costs.model import CostModel
+from evenly.errors import InvalidParameter
 from evenly.lab.papers.applications.catalogue import DOCUMENTS_FILE, _lengths, reach_application, tweet_application
-from evenly.lab.papers.recorded_data import find_recorded
+from evenly.lab.papers.recorded_data import DATA_VARIABLE, find_recorded
 from evenly.lab.trials.rows import Stamped, TimedBatch, Trial
-from evenly.spark.costs.dealing import deal_in_turn
-from evenly.spark.costs.routing import route
-from evenly.spark.costs.row_ids import with_id
-from evenly.worker.routing import Routing
 
 K, FILES = 8, 4
 SIZES = (500, 2_000, 10_000, 100_000)
@@ -38,7 +37,13 @@ WIDTHS = {"narrow": 0, "10 kB": 10_000}
 LEARNING_SEED = 99
 BEHIND_S = 0.005
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]  # workers cannot import benchmarks
-WAYS = ("repartition(k)", "32 partitions", "128 partitions", "first run", "learnt")
+WAYS = {"k": "repartition(k)", "32": "32 partitions", "128": "128 partitions", "first": "first run", "learnt": "learnt"}
+"""The ways as they are asked for, and as they are told."""
+PLAIN, FIRST, LEARNT = WAYS["k"], WAYS["first"], WAYS["learnt"]
+PARTITIONS = {PLAIN: K, WAYS["32"]: 32, WAYS["128"]: 128}
+JOB_S, BYTES_PER_S, WRITTEN_PER_S, LONGER = 0.7, 60e6, 200e6, 1.1
+"""For the estimate: what a job takes that costs nothing, how fast wide rows are shuffled and written, and how much longer than
+its bound a job of equal parts is."""
 
 
 class WaitCost:
@@ -93,24 +98,52 @@ COSTS: dict[str, Callable[[int, int], tuple[np.ndarray, np.ndarray]]] = {
 }
 
 
-def bound_s(rows: int) -> float:
-    """The work of an instance: 2 s, more for many rows, whose tiny waits would else be lost in what a row takes anyway."""
-    return 2.0 if rows < SIZES[-1] else 4.0
+@dataclass(frozen=True)
+class Cell:
+    """Rows of one kind, number and width, whose costs make jobs of at least `bound_s` seconds on K instances."""
 
+    stream: str
+    rows: int
+    width: str
+    bound_s: float
 
-def written(folder: Path, cost: str, rows: int, width: int, seed: int) -> str:
-    """Rows as four Parquet files; costs are scaled so that max(sum / k, largest) is what it should be."""
-    path = folder / f"{cost[:3]}-{rows}-{width}-{seed}"
-    path.mkdir()
-    keys, costs = COSTS[cost](rows, seed)
-    scale = bound_s(rows) / max(costs.sum() / K, costs.max())
-    for part in range(FILES):
-        here = slice(part * rows // FILES, (part + 1) * rows // FILES)
-        columns = {"key": keys[here], "cost_us": costs[here] * scale * 1e6, "number": np.arange(rows)[here]}
-        if width:
-            columns["body"] = bodies(columns["number"].size, width)
-        pq.write_table(pa.table(columns), path / f"{part}.parquet", compression="none", use_dictionary=False)
-    return str(path)
+    def __str__(self) -> str:
+        return f"{self.stream}, {self.rows} rows, {self.width}"
+
+    @property
+    def identity(self) -> dict[str, object]:
+        """What must be the same for two rounds to be of one cell."""
+        return {
+            "stream": self.stream,
+            "rows": self.rows,
+            "width": self.width,
+            "bound_s": self.bound_s,
+            "instances": K,
+            "recorded": bool(os.environ.get(DATA_VARIABLE)),
+        }
+
+    def expected_s(self, ways: int, rounds: int) -> float:
+        """About how long so many rounds take on an idle machine."""
+        wide = self.rows * WIDTHS[self.width]
+        job_s = JOB_S + wide / BYTES_PER_S
+        written_s = (rounds + 1) * wide / WRITTEN_PER_S
+        return (1 + ways * rounds) * (LONGER * self.bound_s + job_s) + 2 * ways * job_s + written_s if rounds else 0.0
+
+    @contextmanager
+    def written(self, folder: Path, seed: int) -> Iterator[str]:
+        """Rows as four Parquet files, for a while; costs are scaled so that max(sum / k, largest) is `bound_s`."""
+        path = folder / f"{self.stream[:3]}-{self.rows}-{self.width}-{seed}"
+        path.mkdir()
+        keys, costs = COSTS[self.stream](self.rows, seed)
+        scale = self.bound_s / max(costs.sum() / K, costs.max())
+        for part in range(FILES):
+            here = slice(part * self.rows // FILES, (part + 1) * self.rows // FILES)
+            columns = {"key": keys[here], "cost_us": costs[here] * scale * 1e6, "number": np.arange(self.rows)[here]}
+            if WIDTHS[self.width]:
+                columns["body"] = bodies(columns["number"].size, WIDTHS[self.width])
+            pq.write_table(pa.table(columns), path / f"{part}.parquet", compression="none", use_dictionary=False)
+        yield str(path)
+        shutil.rmtree(path)
 
 
 def bodies(rows: int, width: int) -> pa.Array:
@@ -120,66 +153,109 @@ def bodies(rows: int, width: int) -> pa.Array:
     return pa.array([text[at * step : at * step + width] for at in range(rows)])
 
 
-def jobs(costs: list[str], sizes: list[int], widths: list[str], rounds: int) -> Rows:
-    """Every way in turn on the same rows, other rows each round; medians of the rounds."""
-    results: Rows = []
-    with session(K) as spark, tempfile.TemporaryDirectory() as folder:
-        trial = Trial(spark, WaitCost(), "number bigint", "key")
-        for cost in costs:
-            for rows in sizes:
-                for width in widths:
-                    results += _cell(trial, Path(folder), cost, rows, width, rounds)
-    return results
+def cells(costs: Iterable[str], sizes: Sequence[int], widths: Iterable[str], bound_s: float) -> list[Cell]:
+    """All of these, checked."""
+    costs = _known(costs, list(COSTS))
+    widths = _known(widths, list(WIDTHS))
+    return [Cell(cost, rows, width, bound_s) for cost in costs for rows in sizes for width in widths]
 
 
-def _cell(trial: Trial, folder: Path, cost: str, rows: int, width: str, rounds: int) -> Rows:
-    def read(seed: int) -> DataFrame:
-        return trial.spark.read.parquet(written(folder, cost, rows, WIDTHS[width], seed))
+def ways_of(asked: Iterable[str]) -> list[str]:
+    """Ways as they are told, in their order, of how they are asked for."""
+    chosen = _known(asked, list(WAYS))
+    return [told for short, told in WAYS.items() if short in chosen]
 
-    taught = read(LEARNING_SEED)
-    trial.round_robin(taught, 4 * K)  # Python is started on every slot
-    model = _by_cost(trial, taught, None)[1].costs
-    _by_cost(trial, taught.limit(min(rows, 500)), model)
-    ran: dict[str, list[TimedBatch]] = {way: [] for way in WAYS}
-    decision = None
-    for number in range(rounds):
-        df = read(number)
-        turn = WAYS if number % 2 == 0 else WAYS[::-1]
-        for way in turn:
-            if way in ("first run", "learnt"):
-                done, watch = _by_cost(trial, df, model if way == "learnt" else None)
-                decision = watch.decision if way == "learnt" else decision
-            else:
-                done = trial.round_robin(df, {"repartition(k)": K, "32 partitions": 32}.get(way, 128))
-            if done.rows != rows:
-                sys.exit(f"{cost}: {done.rows} rows came back of {rows}")
-            ran[way].append(done)
-    assert decision is not None
-    plain = ran["repartition(k)"]
-    lines: Rows = []
-    for way in WAYS:
-        ratios = [ours.seconds / theirs.seconds for ours, theirs in zip(ran[way], plain, strict=True)]
-        faster = [theirs.completion_ms_mean / ours.completion_ms_mean for ours, theirs in zip(ran[way], plain, strict=True)]
-        lines.append(
-            {
-                "stream": cost,
-                "rows": rows,
-                "width": width,
-                "series": way,
-                "instances": K,
-                "baseline": "repartition(k)",
-                "seconds": statistics.median(one.seconds for one in ran[way]),
-                "bound_s": bound_s(rows),
-                "ratio": statistics.median(ratios),
-                "speedup_mean": statistics.median(faster),
-                "promised": max(decision.promised, model.gain_for(rows, K)),
-                "formula": formula(model, rows),
-                "reason": decision.reason if way == "learnt" else "",
-            }
-        )
-    told = ", ".join(f"{line['series']} {line['ratio']:.3f}" for line in lines)
-    say(f"jobs: {cost}, {rows} rows, {width}: {told}; {decision.reason}")
-    return lines
+
+def _known(asked: Iterable[str], known: list[str]) -> list[str]:
+    for name in (chosen := list(asked)):
+        if name not in known:
+            raise InvalidParameter(f"there is no {name!r}: choose of {', '.join(known)}")
+    return chosen
+
+
+def jobs(chosen: Sequence[Cell], ways: Sequence[str], rounds: int, out: Path | None) -> Rows:
+    """The rounds of all cells, one object for each: those that `out` holds already, and the others, which are added to it."""
+    done = {} if out is None else _read(out)
+    missing = {cell: [number for number in range(rounds) if not _has(done, cell, number, ways)] for cell in chosen}
+    expected_s = sum(cell.expected_s(len(ways), len(numbers)) for cell, numbers in missing.items())
+    count = sum(map(len, missing.values()))
+    say(f"jobs: {len(chosen)} cells, {count} of {rounds * len(chosen)} rounds to run, about {expected_s / 60:.0f} minutes")
+    started = time.perf_counter()
+    if count:
+        with session(K) as spark, tempfile.TemporaryDirectory() as folder:
+            trial = Trial(spark, WaitCost(), "number bigint", "key")
+            for cell, numbers in missing.items():
+                for line in _rounds(trial, Path(folder), cell, ways, numbers):
+                    done[_key(line)] = line
+                    if out is not None:
+                        with out.open("a", encoding="utf-8") as lines:
+                            lines.write(json.dumps(line) + "\n")
+        say(f"jobs: took {(time.perf_counter() - started) / 60:.1f} minutes")
+    return [done[_key({**cell.identity, "round": number})] for cell in chosen for number in range(rounds)]
+
+
+def _key(line: dict[str, object]) -> str:
+    return json.dumps([line[name] for name in ("stream", "rows", "width", "bound_s", "instances", "recorded", "round")])
+
+
+def _read(out: Path) -> dict[str, dict[str, object]]:
+    """The rounds in a file. Its last line may be half of one, if the run was stopped as it was written."""
+    done = {}
+    for text in out.read_text(encoding="utf-8").split("\n") if out.exists() else []:
+        try:
+            line = json.loads(text)
+        except json.JSONDecodeError:
+            continue
+        done[_key(line)] = line
+    return done
+
+
+def _has(done: dict[str, Any], cell: Cell, number: int, ways: Sequence[str]) -> bool:
+    line = done.get(_key({**cell.identity, "round": number}))
+    return line is not None and set(ways) <= set(line["seconds"])
+
+
+def _rounds(trial: Trial, folder: Path, cell: Cell, ways: Sequence[str], numbers: Sequence[int]) -> Iterator[dict[str, object]]:
+    """Every way on the same rows, other rows each round, and another way first each round."""
+    if not numbers:
+        return
+    with cell.written(folder, LEARNING_SEED) as path:
+        taught = trial.spark.read.parquet(path)
+        free = taught.withColumn("cost_us", F.lit(0.0))
+        trial.round_robin(free, 4 * K)  # Python is started on every slot
+        model = _by_cost(trial, taught, None)[1].costs
+        for _ in range(2):  # and the code of each way is compiled
+            for way in ways:
+                _ran(trial, free, way, model)
+    for number in numbers:
+        with cell.written(folder, number) as path:
+            df = trial.spark.read.parquet(path)
+            at = number % len(ways)
+            ran: dict[str, TimedBatch] = {}
+            reason, promised = "", model.gain_for(cell.rows, K)
+            for way in (*ways[at:], *ways[:at]):
+                ran[way], watch = _ran(trial, df, way, model)
+                if ran[way].rows != cell.rows:
+                    sys.exit(f"{cell}: {ran[way].rows} rows came back of {cell.rows}")
+                if way == LEARNT and watch is not None:
+                    reason, promised = watch.decision.reason, max(watch.decision.promised, promised)
+        told = ", ".join(f"{way} {ran[way].seconds:.2f} s" for way in ways)
+        say(f"jobs: {cell}, round {number}: {told}; {reason}")
+        yield {
+            **cell.identity,
+            "round": number,
+            "seconds": {way: ran[way].seconds for way in ways},
+            "completion_ms_mean": {way: ran[way].completion_ms_mean for way in ways},
+            "promised": promised,
+            "formula": formula(model, cell.rows),
+            "reason": reason,
+        }
+
+
+def _ran(trial: Trial, df: DataFrame, way: str, model: CostModel) -> tuple[TimedBatch, evenly.CostWatch | None]:
+    if way in PARTITIONS:
+        return trial.round_robin(df, PARTITIONS[way]), None
+    return _by_cost(trial, df, model if way == LEARNT else None)
 
 
 def formula(model: CostModel, rows: int) -> float:
@@ -193,81 +269,8 @@ def _by_cost(trial: Trial, df: DataFrame, costs: CostModel | None) -> tuple[Time
     function = Stamped(trial.function)
 
     def grouped() -> DataFrame:
-        return evenly.apply_by_cost(df, function, trial.schema, cost_key="key", instances=K, costs=costs, watch=watch)
+        return evenly.apply_by_cost(
+            df, function, trial.schema, cost_key="key", instances=K, costs=costs, objective="completion", watch=watch
+        )
 
     return trial.measured(grouped), watch
-
-
-def routing(widths: dict[int, int]) -> Rows:
-    """Cpu time by the row of each way to route, beyond `repartition(k)`, at several widths; the least of three rounds."""
-    results: Rows = []
-    with session(2) as spark, tempfile.TemporaryDirectory() as folder:
-        table = _thousand(spark)
-        for width, rows in widths.items():
-            path = Path(folder) / str(width)
-            path.mkdir()
-            for part in range(FILES):
-                count = rows // FILES
-                columns = {"key": np.arange(count) % 1_000, "body": bodies(count, max(width - 8, 1))}
-                pq.write_table(pa.table(columns), path / f"{part}.parquet", compression="none", use_dictionary=False)
-            df = spark.read.parquet(str(path))
-            keyed, told = with_id(df, ("key",), order="content"), Routing(table, np.full(K, 1 / K))
-            ways = {
-                "repartition(k)": df.repartition(K),
-                "in turn": deal_in_turn(keyed, table, K),
-                "routers": route(keyed, told, routers=None),
-                "one router": route(keyed, told, routers=1),
-            }
-            least = dict.fromkeys(ways, math.inf)
-            for _ in range(3):
-                for name, way in ways.items():
-                    begun = cpu_s()
-                    way.mapInArrow(_counted, "n long").count()
-                    least[name] = min(least[name], cpu_s() - begun)
-            for name, seconds in least.items():
-                added = (seconds - least["repartition(k)"]) / rows * 1e6
-                results.append({"series": name, "row_bytes": width, "rows": rows, "cpu_s": seconds, "added_us": added})
-            say(f"routing at {width} B: {', '.join(f'{name} {least[name]:.2f} cpu-s' for name in ways)}")
-    return results
-
-
-def fixed() -> Rows:
-    """Seconds of a job whose 2,000 rows cost nothing, each way to deal them, calls included; medians."""
-    results: Rows = []
-    with session(K) as spark, tempfile.TemporaryDirectory() as folder:
-        df = spark.read.parquet(written(Path(folder), "tweets", 2_000, 0, 0)).withColumn("cost_us", F.lit(0.0))
-        trial, table = Trial(spark, WaitCost(), "number bigint", "key"), _thousand(spark)
-        told = Routing(table, np.full(K, 1 / K))
-
-        def keyed() -> DataFrame:
-            return with_id(df, ("key",), order="content").withColumn("__evenly_id", F.xxhash64("key"))
-
-        ways: dict[str, Callable[[], DataFrame]] = {
-            "repartition(k)": lambda: df.repartition(K),
-            "in turn": lambda: deal_in_turn(keyed(), table, K),
-            "routers": lambda: route(keyed(), told, routers=None),
-            "one router": lambda: route(keyed(), told, routers=1),
-        }
-        seconds: dict[str, list[float]] = {name: [] for name in ways}
-        for turn in range(20):
-            for name, way in ways.items():
-                batch = trial.measured(lambda way=way: trial.mapped(way().select(*df.columns)))  # type: ignore[misc]
-                if turn >= 10:  # the first ones compile
-                    seconds[name].append(batch.seconds)
-        plain = statistics.median(seconds["repartition(k)"])
-        for name, found in seconds.items():
-            median = statistics.median(found)
-            results.append({"series": name, "seconds": median, "added_s": median - plain})
-    return results
-
-
-def _thousand(spark: SparkSession) -> Any:
-    ids = [row[0] for row in spark.range(1_000).selectExpr("xxhash64(id)").collect()]
-    meter = CostMeter()
-    for _ in range(20):
-        meter.add(np.array(ids), np.random.default_rng(0).exponential(0.01, 1_000) + 1e-3)
-    return CostModel(["key"]).learn(meter.report(instance=0)).table
-
-
-def _counted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield pa.RecordBatch.from_arrays([pa.array([sum(batch.num_rows for batch in batches)])], names=["n"])

@@ -23,10 +23,13 @@ from evenly.lab.papers.applications.catalogue import (
     reach_application,
     tweet_application,
 )
+from evenly.lab.trials.paired import Verdict
 from evenly.lab.trials.rows import TimedBatch, Trial, in_arrow
 from evenly.spark.session import local_session
 
 Rows = list[dict[str, object]]
+Bar = tuple[str, str, Verdict]
+"""What is wanted, what was found, and whether that shows it."""
 APPLICATIONS: dict[str, Callable[[int], StreamApplication]] = {
     "tweets": tweet_application,
     "reach": reach_application,
@@ -44,6 +47,14 @@ STREAM_BATCH, STREAM_KEYS = 1_000_000, 10_000_000
 
 def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
+
+
+def table(headings: list[str], lines: list[list[str]]) -> None:
+    """One Markdown table."""
+    print(f"| {' | '.join(headings)} |\n|{'---|' * len(headings)}")
+    for line in lines:
+        print(f"| {' | '.join(line)} |")
+    print()
 
 
 def cpu_s() -> float:

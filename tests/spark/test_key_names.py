@@ -20,6 +20,8 @@ NAMES = {
     "Id": ("ID",),
     "__evenly_step_routed": ("__evenly_step_routed",),
     "key_0": ("key_0",),
+    "select": ("select",),
+    "${spark.app.name}": ("${spark.app.name}",),
 }
 
 

@@ -103,8 +103,11 @@ def run_by_hash(df: DataFrame, instances: int, wait_us: float) -> Run:
 
 def run_by_evenly(df: DataFrame, mapping: Mapping, wait_us: float) -> Run:
     """The same job with every key on the instance that the mapping names."""
-    placed = by_key(df, key=KEY, instances=mapping.instances, mapping=mapping)
-    return _run("evenly", lambda: placed.groupBy(KEY, "slot"), mapping.instances, wait_us)
+
+    def grouped() -> GroupedData:
+        return by_key(df, key=KEY, instances=mapping.instances, mapping=mapping).groupBy(KEY, "slot")
+
+    return _run("evenly", grouped, mapping.instances, wait_us)
 
 
 def learn(df: DataFrame, instances: int) -> tuple[Mapping, float]:

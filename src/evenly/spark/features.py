@@ -12,6 +12,7 @@ import re
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import pyspark
 from pyspark.sql import SparkSession
@@ -60,12 +61,18 @@ class Found:
 
     @classmethod
     def of(cls, spark: Any) -> Found:
-        """That of a session: the server's version, or the client's where that is earlier."""
-        told = (str(spark.version), pyspark.__version__)
-        return cls(min(filter(release, told), key=release, default=told[0]), not isinstance(spark, SparkSession))
+        """That of a session: the server's version, or the client's where that is earlier. It is asked once."""
+        if spark not in _known:
+            told = (str(spark.version), pyspark.__version__)
+            version = min(filter(release, told), key=release, default=told[0])
+            _known[spark] = cls(version, not isinstance(spark, SparkSession))
+        return _known[spark]
 
     def __str__(self) -> str:
         return f"Spark {self.version} through Spark Connect" if self.connect else f"Spark {self.version}"
+
+
+_known: WeakKeyDictionary[Any, Found] = WeakKeyDictionary()
 
 
 def release(version: str) -> Release:

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BinaryType, MapType, NumericType, StringType, StructType
 
 from evenly.checks import checked_whole
@@ -18,7 +17,7 @@ from evenly.costs.recommend import Predictor, recommend
 from evenly.costs.report import InstanceReport
 from evenly.errors import ColumnConflict, InvalidKeys, StreamingMismatch
 from evenly.spark.costs.options import StageOptions, checked_key
-from evenly.spark.costs.row_ids import content_hash, key_column
+from evenly.spark.costs.row_ids import content_hash, key_hash
 from evenly.spark.costs.stage import CallStage, reports_of
 from evenly.spark.frames import check_frame
 from evenly.spark.keyed.keys import key_names, quoted
@@ -82,8 +81,8 @@ def candidate_keys(df: DataFrame) -> tuple[str, ...]:
 
 def with_candidates(df: DataFrame, candidates: tuple[str, ...]) -> DataFrame:
     """`df` with the id of each candidate."""
-    ids = [F.xxhash64(key_column(df, each)).alias(f"{CANDIDATE}{at}") for at, each in enumerate(candidates)]
-    return df.select("*", *ids)
+    ids = {f"{CANDIDATE}{at}": key_hash(df, [each]) for at, each in enumerate(candidates)}
+    return df.withColumns(ids) if ids else df
 
 
 def measured(reports: Sequence[InstanceReport], candidates: tuple[str, ...]) -> tuple[Any, dict[str, Any]]:

@@ -26,7 +26,7 @@ def deal_in_turn(df: DataFrame, table: CostTable, instances: int) -> DataFrame:
 
     In SQL rather than in functions of columns, each of which is a call of the JVM: a job of two seconds would feel them.
     """
-    found = df.select("*", _estimate(df, table).alias(_FOUND))
+    found = df.withColumn(_FOUND, _estimate(df, table))
     # The rank, then as much of the hash as there is room for: almost always one number tells two rows apart.
     turn = f"shiftleft(shiftright({_FOUND}, {COST_BITS}), {COST_BITS}) | shiftrightunsigned({ORDER}, {64 - COST_BITS})"
     rows = found.sortWithinPartitions(F.expr(turn), ORDER).selectExpr(

@@ -43,7 +43,7 @@ def route(df: DataFrame, routing: Routing, *, routers: int | None) -> DataFrame:
     by_id = has(df.sparkSession, Feature.REPARTITION_BY_ID)
     labels = np.arange(partitions, dtype=np.int32) if by_id else murmur3.slots(partitions)
     told = rows.withColumn(_TOLD, router(routing, labels, in_arrow=has(df.sparkSession, Feature.ARROW_UDF))(F.col(ID)))
-    answers = [F.col(f"{_TOLD}.{name}").alias(name) for name in (INSTANCE, ESTIMATE)]
+    answers = [F.expr(f"{_TOLD}.{name} as {name}") for name in (INSTANCE, ESTIMATE)]
     routed = told.select("*", *answers).drop(_TOLD)
     if by_id:
         return routed.repartitionById(partitions, INSTANCE)

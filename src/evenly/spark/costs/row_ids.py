@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 from pyspark.errors import AnalysisException, ParseException
@@ -12,7 +13,7 @@ from pyspark.sql.types import DataType, MapType, StructType
 from evenly.errors import ColumnConflict, InvalidKeys, InvalidParameter, UnknownColumn
 from evenly.spark.exact_json import exact_json, garbles_keys
 from evenly.spark.features import Feature, has
-from evenly.spark.keyed.keys import GEOMETRIES, key_names, quoted
+from evenly.spark.keyed.keys import GEOMETRIES, hashed, key_names, quoted
 from evenly.worker.executing import ID
 
 Order = Literal["content", "arrival"]
@@ -27,9 +28,9 @@ def with_id(df: DataFrame, expressions: tuple[str, ...], *, order: Order | None 
     """
     told = f"cost_key {', '.join(map(repr, expressions))}"
     try:
-        ordered = [] if order is None else [F.monotonically_increasing_id() if order == "arrival" else content_hash(df)]
-        identity = F.xxhash64(*(key_column(df, each) for each in expressions))
-        keyed = df.select("*", identity.alias(ID), *(number.alias(ORDER) for number in ordered))
+        keyed = df.withColumn(ID, key_hash(df, expressions))
+        if order is not None:
+            keyed = keyed.withColumn(ORDER, F.monotonically_increasing_id() if order == "arrival" else content_hash(df))
         if not has(df.sparkSession, Feature.ANALYSIS_AT_ONCE):
             _ = keyed.schema
     except ParseException as error:
@@ -45,9 +46,13 @@ def with_id(df: DataFrame, expressions: tuple[str, ...], *, order: Order | None 
     return keyed
 
 
-def key_column(df: DataFrame, expression: str) -> Column:
-    """A column of `df` by its name, else an SQL expression."""
-    return F.col(quoted(expression)) if expression in df.columns else F.expr(expression)
+def key_hash(df: DataFrame, expressions: Sequence[str]) -> Column:
+    """The 64-bit hash of what each is: a column of `df` by its name, else an SQL expression."""
+    names = set(df.columns)
+    if names.issuperset(expressions):
+        return hashed("xxhash64", [quoted(each) for each in expressions])
+    # Each expression is parsed alone: among others a comment or a comma in it would mean something else.
+    return F.xxhash64(*(F.col(quoted(each)) if each in names else F.expr(each) for each in expressions))
 
 
 def _first(error: Exception) -> str:
@@ -58,14 +63,14 @@ def content_hash(df: DataFrame) -> Column:
     """A 64-bit hash of all columns, the same whenever it is computed. What Spark does not hash goes in as text."""
     fields = [field for field in df.schema.fields if not field.name.startswith("__evenly_")]
     if not fields:
-        return F.lit(0).cast("bigint")
+        return F.expr("0L")
     try:
         key_names(df, [field.name for field in fields])
     except ColumnConflict:
         return F.expr("xxhash64(*)")  # two columns of one name are told apart by no name
     except InvalidKeys:
         return F.xxhash64(*(_hashable(df, field.name, field.dataType) for field in fields))
-    return F.expr(f"xxhash64({', '.join(quoted(field.name) for field in fields)})")
+    return hashed("xxhash64", [quoted(field.name) for field in fields])
 
 
 def _hashable(df: DataFrame, name: str, kind: DataType) -> Column:

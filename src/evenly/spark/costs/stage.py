@@ -106,7 +106,7 @@ class CallStage:
             return placed.sortWithinPartitions(ESTIMATE, *([] if call.batch_rows is None else [ID]))
         # Several calls at once end together if the longest begin first; and batches are to be of rows that are alike.
         if objective == "batch-time" and (call.threads > 1 or call.batch_rows is not None):
-            return placed.sortWithinPartitions(F.col(ESTIMATE).desc(), ID)
+            return placed.sortWithinPartitions(F.desc(ESTIMATE), ID)
         return placed
 
     def _run(self, placed: DataFrame, work: Work) -> DataFrame:

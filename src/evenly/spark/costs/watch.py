@@ -71,7 +71,7 @@ class CostWatch:
             raise InvalidParameter("this watch was given to another call of apply_by_cost: make one for each call")
         self._observation = Observation()
         self._model, self._decision, self._candidates, self._ran = model.copy(), decision, candidates, ran
-        return ran.observe(self._observation, F.collect_list(REPORT).alias(REPORT))
+        return ran.observe(self._observation, F.expr(f"collect_list({REPORT}) as {REPORT}"))
 
     def take(self, batch_id: int, decision: BatchDecision, reports: Sequence[InstanceReport], model: CostModel) -> None:
         """A batch of a stream has ended."""

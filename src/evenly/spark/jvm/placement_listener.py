@@ -11,6 +11,7 @@ import logging
 import threading
 from contextlib import suppress
 from typing import Any, ClassVar
+from weakref import WeakSet
 
 from pyspark import SparkContext
 from pyspark.java_gateway import ensure_callback_server_started
@@ -27,6 +28,8 @@ _slots: set[str] = set()
 _registering = threading.Lock()
 _registered: set[int] = set()
 """Identity hashes of our listeners in the JVM: a session that Spark clones for a query has its listeners already."""
+_listened: WeakSet[SparkSession] = WeakSet()
+"""Sessions that have one: to look for it is a dozen calls of the JVM."""
 
 
 def tell_of_shuffles(df: DataFrame, slot: str) -> None:
@@ -68,11 +71,14 @@ class PlacementListener:
 
 
 def _register(spark: SparkSession) -> None:
-    gateway: Any = spark.sparkContext._gateway
-    identity = gateway.jvm.java.lang.System.identityHashCode
-    manager = spark._jsparkSession.listenerManager()
     with _registering:
+        if spark in _listened:
+            return
+        gateway: Any = spark.sparkContext._gateway
+        identity = gateway.jvm.java.lang.System.identityHashCode
+        manager = spark._jsparkSession.listenerManager()
         if any(identity(it) in _registered for it in manager.listListeners()):
+            _listened.add(spark)
             return
         ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
         explicit_shuffle = gateway.jvm.org.apache.spark.sql.catalyst.trees.TreePattern.REPARTITION_OPERATION()
@@ -80,6 +86,7 @@ def _register(spark: SparkSession) -> None:
         if not _registered:
             atexit.register(_leave)
         _registered.add(identity(manager.listListeners()[-1]))
+        _listened.add(spark)
 
 
 def _may_have_slot(plan: Any) -> bool:

@@ -91,8 +91,8 @@ class _Run:
         """Keys on their instances, sorted, so that a worker cuts its instance into groups itself."""
         placed = placed_by_part(self.df, self.planned, self.names, spread_on)
         kinds = tuple(field.dataType for field in self.keys)
-        columns, layout = lay_out(placed.schema, self.names, kinds, flagged=True)
-        rows = placed.sortWithinPartitions(*key_columns(self.names)).select(*columns)
+        sent = lay_out(placed.schema, self.names, kinds, flagged=True)
+        rows = sent.of(placed.sortWithinPartitions(*key_columns(self.names)))
         fields = [*self.keys.fields, *self.values.fields]
         merged = self.planned.needs_merge
         between = stage_names(len(self.keys), len(self.values), merged=False)
@@ -103,7 +103,7 @@ class _Run:
         if merged:
             first = StructType([_nullable(field) for field in whole]).add(PARTIAL, "binary").add(HOME, "integer")
         homes = self.planned.parts[self.planned.starts[:-1]].tolist()
-        found = rows.mapInArrow(starter(self.merging, between[: len(kinds)], conversion, homes, layout), first)
+        found = rows.mapInArrow(starter(self.merging, between[: len(kinds)], conversion, homes, sent.layout), first)
         if merged:
             gathered = found.repartitionById(self.planned.instances, HOME).drop(HOME)
             found = gathered.mapInArrow(merger(self.merging, len(kinds), conversion), whole)

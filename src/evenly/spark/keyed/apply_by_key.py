@@ -61,14 +61,14 @@ def apply_by_key(
     with_key = _takes_key(function)
     check_distinct(df)
     names = key_names(df, key)
-    columns, layout = lay_out(df.schema, names, key_types(df, names), flagged=not arrow)
+    sent = lay_out(df.schema, names, key_types(df, names), flagged=not arrow)
     results = Results.of(df.sparkSession, schema)
     placed = by_key(df, key=key, instances=instances, mapping=mapping, fit_on=fit_on, slot=None)
-    rows = placed.sortWithinPartitions(*key_columns(names)).select(*columns)
+    rows = sent.of(placed.sortWithinPartitions(*key_columns(names)))
     if arrow:
-        tables = tables_by_group(function, results.arrow, layout, with_key=with_key, by_name=results.by_name)
+        tables = tables_by_group(function, results.arrow, sent.layout, with_key=with_key, by_name=results.by_name)
         return rows.mapInArrow(tables, schema)
-    frames = frames_by_group(function, results.schema.names, layout, with_key=with_key, by_name=results.by_name)
+    frames = frames_by_group(function, results.schema.names, sent.layout, with_key=with_key, by_name=results.by_name)
     return rows.mapInPandas(frames, schema)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Literal
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -179,11 +180,26 @@ def _unhashable(kind: DataType) -> str | None:
     return None
 
 
-def key_columns(names: tuple[str, ...]) -> list[Column]:
+def key_columns(names: Sequence[str]) -> list[Column]:
     """The key columns as expressions."""
     return [F.col(name) for name in names]
 
 
 def key_id(names: tuple[str, ...]) -> Column:
     """The 64-bit id of the key. Null is a key like any other, and so is NaN."""
-    return F.xxhash64(*key_columns(names))
+    return hashed("xxhash64", names)
+
+
+def hashed(function: Literal["hash", "xxhash64"], names: Sequence[str]) -> Column:
+    """One of Spark's hashes of columns, which are spelled as `key_names` spells them.
+
+    In SQL: every function of a column is some calls of the JVM, and a short job feels them.
+    """
+    if any("${" in name for name in names):  # in SQL Spark would look for a variable to put there
+        return F.hash(*key_columns(names)) if function == "hash" else F.xxhash64(*key_columns(names))
+    return F.expr(f"{function}({', '.join(map(in_sql, names))})")
+
+
+def in_sql(name: str) -> str:
+    """A name that is spelled as `functions.col` reads it, as it is written in SQL, where plain words may be keywords."""
+    return ".".join(map(quoted, name_parts(name)))

@@ -9,8 +9,9 @@ comparable form, or with a flag of their nulls.
 
 from __future__ import annotations
 
-from pyspark.sql import Column
-from pyspark.sql import functions as F
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -24,68 +25,86 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from evenly.spark.keyed.keys import quoted, spelled
+from evenly.spark.keyed.keys import name_parts, quoted
 from evenly.worker.groups.layout import Layout
 
 
-def lay_out(
-    schema: StructType, names: tuple[str, ...], kinds: tuple[DataType, ...], *, flagged: bool
-) -> tuple[list[Column], Layout]:
-    """The columns to send for rows of `schema` with the key `names` of types `kinds`, and their layout.
+@dataclass(frozen=True)
+class Sent:
+    """What is sent: the columns in SQL, over columns that are called `c0`, `c1`, … by their place; and where each is found."""
+
+    columns: tuple[str, ...]
+    layout: Layout
+
+    def of(self, rows: DataFrame) -> DataFrame:
+        """What is sent of `rows`. No name of a user's is in the text, so none can mean something else there."""
+        plain = rows.toDF(*map(_at, range(self.layout.width))) if self.layout.width else rows
+        if self.columns == tuple(map(_at, range(self.layout.width))):
+            return plain
+        return plain.selectExpr(*(f"{column} as {_at(position)}" for position, column in enumerate(self.columns)))
+
+
+def lay_out(schema: StructType, names: tuple[str, ...], kinds: tuple[DataType, ...], *, flagged: bool) -> Sent:
+    """What to send of rows of `schema` with the key `names` of types `kinds`.
 
     `flagged` says whether nulls of integers and booleans travel as flags.
     """
-    sent = [(F.col(quoted(field.name)), field.dataType, field.nullable) for field in schema]
+    sent = [(_at(at), field.dataType, field.nullable) for at, field in enumerate(schema)]
     # Where case counts, two columns may differ in it alone: the key is the one that is spelled so.
-    exact = {spelled(name): at for at, name in enumerate(schema.names)}
+    exact = {name: at for at, name in enumerate(schema.names)}
     folded = {name.lower(): at for name, at in exact.items()}
     keys = []
     for name, kind in zip(names, kinds, strict=True):
-        if name in exact or name.lower() in folded:
-            keys.append(exact.get(name, folded[name.lower()]))
-        else:
+        column, *fields = name_parts(name)
+        at = exact.get(column, folded[column.lower()])
+        if fields:
             keys.append(len(sent))
-            sent.append((F.col(name), kind, True))
+            sent.append((".".join([_at(at), *map(quoted, fields)]), kind, True))
+        else:
+            keys.append(at)
     columns = [column for column, _, _ in sent]
     flag_of: dict[int, int] = {}
     for position, (column, kind, nullable) in enumerate(sent):
         if flagged and nullable and isinstance(kind, (IntegralType, BooleanType)):
-            columns[position] = F.coalesce(column, F.lit(0).cast(kind))
+            columns[position] = f"coalesce({column}, cast(0 as {kind.simpleString()}))"
             flag_of[position] = len(columns)
-            columns.append(column.isNull())
+            columns.append(f"{column} is null")
     compared = []
     for position in keys:
         column, kind, _ = sent[position]
         if isinstance(kind, (TimestampType, ArrayType, StructType)):
             compared.append(len(columns))
-            columns.append(F.to_json(F.struct(_texts(column, kind).alias("_"))))
+            columns.append(f"to_json(named_struct('_', {_texts(column, kind)}))")
             continue
         compared.append(position)
         if position in flag_of:
             compared.append(flag_of[position])
         elif flagged and isinstance(kind, (FloatType, DoubleType)):
             compared.append(len(columns))
-            columns.append(column.isNull())
+            columns.append(f"{column} is null")
     carried = (*schema.names, *(f"key {position}" for position in range(len(schema.names), len(sent))))
     layout = Layout(len(schema.names), len(sent), tuple(flag_of.items()), tuple(keys), tuple(compared), carried)
-    return [column.alias(f"c{position}") for position, column in enumerate(columns)], layout
+    return Sent(tuple(columns), layout)
 
 
-def _texts(column: Column, kind: DataType) -> Column:
+def _at(position: int) -> str:
+    return f"c{position}"
+
+
+def _texts(value: str, kind: DataType, depth: int = 0) -> str:
     """The value with a text in place of every leaf: as JSON it is the same exactly for values that Spark groups together.
 
     JSON itself would round timestamps, and tell -0.0 from 0.0.
     """
     if isinstance(kind, StructType):
-        fields = [_texts(column.getField(field.name), field.dataType).alias(f"_{index}") for index, field in enumerate(kind)]
-        return F.when(column.isNotNull(), F.struct(*fields))
+        fields = [f"'_{at}', {_texts(f'{value}.{quoted(field.name)}', field.dataType, depth)}" for at, field in enumerate(kind)]
+        return f"if({value} is not null, named_struct({', '.join(fields)}), null)"
     if isinstance(kind, ArrayType):
-        inner = kind.elementType
-        return F.transform(column, lambda element: _texts(element, inner))
+        return f"transform({value}, e{depth} -> {_texts(f'e{depth}', kind.elementType, depth + 1)})"
     if isinstance(kind, TimestampType):
-        return F.unix_micros(column).cast("string")
+        return f"cast(unix_micros({value}) as string)"
     if isinstance(kind, (StringType, BinaryType)):
-        return F.hex(column)
+        return f"hex({value})"
     if isinstance(kind, (FloatType, DoubleType)):
-        return (column + F.lit(0.0).cast(kind)).cast("string")
-    return column.cast("string")
+        return f"cast({value} + cast(0 as {kind.simpleString()}) as string)"
+    return f"cast({value} as string)"

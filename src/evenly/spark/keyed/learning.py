@@ -1,4 +1,4 @@
-"""Learning a mapping on Spark: a sketch for each partition, merged at the driver.
+"""Learning a mapping on Spark: counts or a sketch for each partition, merged at the driver.
 
 Only the key's 64-bit id leaves the JVM, and only of a sample: row i of a partition is taken with
 probability min(1, reserve / i) and stands for 1 / probability rows. So a partition of up to `reserve` rows is
@@ -9,25 +9,25 @@ not be known, and every estimate is unbiased. No key is collected and nothing is
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
-import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from evenly.checks import checked_instances, checked_whole, is_number
 from evenly.errors import InvalidParameter, StreamingMismatch
 from evenly.keys.dkg import DKG
 from evenly.keys.mapping import Mapping
-from evenly.sketches.hashing import WRITABLE, derive
+from evenly.sketches.hashing import derive
 from evenly.spark.frames import check_frame
 from evenly.spark.keyed.keys import Key, key_id, key_names, type_names
 from evenly.spark.worker_errors import worker_errors
+from evenly.worker.learning import LEARNT, PartitionLearner
 
 _ROW_IN_PARTITION = (1 << 33) - 1
 _LEAST_RESERVE = 10_000
+_KEYS_PER_COUNTER = 4
+"""So many keys with their counts take as many bytes as a counter of a sketch does, about: a partition sends no more."""
 
 
 def sample_reserve(instances: int, tolerance_pct: float) -> int:
@@ -58,31 +58,27 @@ def learn_mapping(df: DataFrame, *, key: Key, instances: int, tolerance_pct: flo
     if df.isStreaming:
         raise StreamingMismatch("a mapping cannot be learnt from a streaming DataFrame: learn it from a batch of earlier rows")
     names = key_names(df, key)
-    rows = df.select(key_id(names).alias("id"), F.lit(1.0).alias("weight"))
-    if tolerance_pct is not None:
-        rows = _sampled(df.select(key_id(names).alias("id")), sample_reserve(instances, tolerance_pct), seed)
-    with worker_errors():
-        learnt = rows.mapInArrow(_partition_learner(instances, seed), "learner binary").collect()
+    reserve = None if tolerance_pct is None else sample_reserve(instances, tolerance_pct)
+    rows = _weighted(df.select(key_id(names).alias("id")), reserve, seed)
     learner = DKG.automatic(instances, seed=seed, ids="xxhash64")
+    in_partition = PartitionLearner(instances, seed, most_keys=_KEYS_PER_COUNTER * learner.counters)
+    with worker_errors():
+        learnt = rows.mapInArrow(in_partition, LEARNT).collect()
     for row in learnt:
-        learner.merge(DKG.from_bytes(bytes(row.learner)))
+        if row.sketch is None:
+            ids, weights = np.frombuffer(row.ids, np.uint64), np.frombuffer(row.weights)
+            heaviest_first = np.argsort(-weights, kind="stable")  # so that they are counted from their first row on
+            learner.fit_ids(ids[heaviest_first], weights[heaviest_first])
+        else:
+            learner.merge(DKG.from_bytes(bytes(row.sketch)))
     return replace(learner.mapping(columns=names), types=type_names(df, names))
 
 
-def _sampled(ids: DataFrame, reserve: int, seed: int) -> DataFrame:
-    row = F.monotonically_increasing_id().bitwiseAND(F.lit(_ROW_IN_PARTITION).cast("bigint"))
-    weighted = ids.withColumn("weight", F.greatest(F.lit(1.0), row / F.lit(float(reserve))))
+def _weighted(ids: DataFrame, reserve: int | None, seed: int) -> DataFrame:
+    """All rows, each of weight 1; or a sample, in SQL as `placement.py` says."""
+    if reserve is None:
+        return ids.selectExpr("id", "1D as weight")
+    row = f"(monotonically_increasing_id() & {_ROW_IN_PARTITION}L)"
+    weighted = ids.selectExpr("id", f"greatest(1D, {row} / {reserve}D) as weight")
     # Spark seeds partition p with seed + p, so a small seed would repeat the random numbers of a neighbour's column.
-    return weighted.where(F.rand(derive(seed, "sample", 2**62)) * F.col("weight") < 1.0)
-
-
-def _partition_learner(instances: int, seed: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def learn(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        learner = DKG.automatic(instances, seed=seed, ids="xxhash64")
-        for batch in batches:
-            ids = batch.column(0).to_numpy().view(np.uint64)
-            learner.fit_ids(np.require(ids, requirements=WRITABLE), batch.column(1).to_numpy())
-        if learner.total > 0.0:
-            yield pa.record_batch({"learner": pa.array([learner.to_bytes()], pa.binary())})
-
-    return learn
+    return weighted.where(f"rand({derive(seed, 'sample', 2**62)}L) * weight < 1D")

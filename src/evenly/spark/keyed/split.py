@@ -20,9 +20,9 @@ from evenly.keys.mapping import Mapping
 from evenly.keys.split_mapping import SplitMapping, SplitWay
 from evenly.spark.features import Feature, require
 from evenly.spark.frames import check_frame, check_new_column
-from evenly.spark.keyed.keys import Key, check_distinct, key_columns, key_names
+from evenly.spark.keyed.keys import Key, check_distinct, hashed, key_names
 from evenly.spark.keyed.learning import learn_mapping
-from evenly.spark.placing.lookup import lookup_tables, smallest
+from evenly.spark.placing.lookup import entry, lookup_tables, smallest
 from evenly.spark.placing.mapping_check import check_is, check_mapping
 from evenly.spark.placing.own_columns import own_name
 from evenly.spark.placing.placement import AT, with_instance
@@ -30,7 +30,8 @@ from evenly.spark.placing.placement import AT, with_instance
 POSITION = "position"
 NUMBER = own_name("number")
 _SPREAD = own_name("spread")
-_PLACE = own_name("place")
+_FROM, _MANY, _PLACE = own_name("from"), own_name("many"), own_name("place")
+_DRAWN = {name: own_name(name) for name in ("cuts", "parts", "others")}
 
 
 def split_by_key(
@@ -109,7 +110,7 @@ def placed_by_part(
         return steps.withColumn(NUMBER, F.lit(0)).repartitionById(mapping.instances, AT)
     spread = _spread(df, names, spread_on)
     steps = with_instance(steps, _numbering(mapping), names, NUMBER)
-    is_split = F.col(NUMBER) < mapping.split.size
+    is_split = f"{NUMBER} < {mapping.split.size}"
     starts, sizes = mapping.starts[:-1], np.diff(mapping.starts)
     cuts, others = mapping.draws
     own = {"starts": smallest(starts), "sizes": sizes.astype(np.int64), "cuts": cuts.astype(np.int64)}
@@ -117,15 +118,16 @@ def placed_by_part(
     # Each value that is used twice is a column for a while, as in placement.py. Rows that are not split are not hashed.
     if _by_position(df, spread_on):
         steps = steps.withColumn(_SPREAD, F.monotonically_increasing_id())
-        spread = F.xxhash64(_SPREAD)
-    steps = steps.withColumn(_SPREAD, F.when(is_split, spread))
-    parts_of_key = tables["sizes"][F.col(NUMBER)]
-    place = tables["starts"][F.col(NUMBER)].cast("int") + F.pmod(F.col(_SPREAD), parts_of_key).cast("int")
-    steps = steps.withColumn(_PLACE, F.when(is_split, place))
-    here = F.shiftrightunsigned(F.col(_SPREAD), 33) < tables["cuts"][F.col(_PLACE)]
-    drawn = F.when(here, tables["parts"][F.col(_PLACE)]).otherwise(tables["others"][F.col(_PLACE)]).cast("int")
-    steps = steps.withColumn(AT, F.when(is_split, drawn).otherwise(F.col(AT)))
-    return steps.drop(_SPREAD, _PLACE).repartitionById(mapping.instances, AT)
+        spread = hashed("xxhash64", (_SPREAD,))
+    steps = steps.withColumn(_SPREAD, F.when(F.expr(is_split), spread))
+    steps = steps.withColumns({_FROM: entry(tables["starts"], NUMBER), _MANY: entry(tables["sizes"], NUMBER)})
+    place = f"cast({_FROM} as int) + cast(pmod({_SPREAD}, {_MANY}) as int)"
+    steps = steps.withColumn(_PLACE, F.expr(f"if({is_split}, {place}, null)"))
+    steps = steps.withColumns({column: entry(tables[name], _PLACE) for name, column in _DRAWN.items()})
+    here = f"shiftrightunsigned({_SPREAD}, 33) < {_DRAWN['cuts']}"
+    drawn = f"cast(if({here}, {_DRAWN['parts']}, {_DRAWN['others']}) as int)"
+    steps = steps.withColumn(AT, F.expr(f"if({is_split}, {drawn}, {AT})"))
+    return steps.drop(_SPREAD, _FROM, _MANY, _PLACE, *_DRAWN.values()).repartitionById(mapping.instances, AT)
 
 
 def _spread(df: DataFrame, names: tuple[str, ...], spread_on: str | Sequence[str] | None) -> Column:
@@ -147,7 +149,7 @@ def _spread(df: DataFrame, names: tuple[str, ...], spread_on: str | Sequence[str
                 f"spread_on names the key alone ({', '.join(chosen)}), which cannot split it: name a column that differs "
                 "from row to row"
             )
-    return F.xxhash64(*key_columns(chosen))
+    return hashed("xxhash64", chosen)
 
 
 def _by_position(df: DataFrame, spread_on: str | Sequence[str] | None) -> bool:

@@ -15,8 +15,6 @@ from collections.abc import Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from pyspark.sql import functions as F
-
 from evenly.errors import UnsupportedSpark
 from evenly.spark.features import Found
 from evenly.spark.placing import murmur3
@@ -80,12 +78,18 @@ def _wrong_kinds(spark: Any) -> tuple[str, ...]:
 
 
 def _hashes(spark: Any) -> list[int]:
-    constants = murmur3.partition_constants(len(KEYS)).tolist()
-    mixed = (f"cast({constant} as int) ^ hash({key})" for constant, key in zip(constants, KEYS.values(), strict=True))
-    slots = F.transform(F.transform(F.expr(f"array({', '.join(mixed)})"), turned), slot_of)
-    hashes = (f"hash({key}, slots[{at}])" for at, key in enumerate(KEYS.values()))
-    row = spark.sql("VALUES (0)").select(slots.alias("slots")).select(F.expr(f"array({', '.join(hashes)})")).collect()[0]
+    row = spark.sql(_question()).collect()[0]
     return list(row[0])
+
+
+def _question() -> str:
+    """One text, so that asking takes a handful of calls of the JVM (through Spark Connect one request)."""
+    keys, constants = KEYS.values(), murmur3.partition_constants(len(KEYS)).tolist()
+    mixed = ", ".join(f"({constant}) ^ hash({key})" for constant, key in zip(constants, keys, strict=True))
+    slots = f"transform(transform(array({mixed}), it -> {turned('it')}), it -> {slot_of('it')})"
+    hashes = ", ".join(f"hash({key}, slots[{at}])" for at, key in enumerate(keys))
+    # Over a row, for without one the optimizer would leave `transform` to a job.
+    return f"SELECT array({hashes}) FROM (SELECT {slots} AS slots FROM VALUES (0))"  # noqa: S608 - all of it is ours
 
 
 def _told(spark: Any, wrong: tuple[str, ...]) -> str:

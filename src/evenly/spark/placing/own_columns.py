@@ -14,8 +14,3 @@ _DRAWN = uuid.uuid4().hex
 def own_name(what: str) -> str:
     """The name of a column of Evenly's own, the same for the same word in one process."""
     return f"__evenly_{what}_{_DRAWN}"
-
-
-def is_own(name: str) -> bool:
-    """Whether a column's name came from `own_name` in this process."""
-    return name.startswith("__evenly_") and name.endswith(_DRAWN)

@@ -1,8 +1,9 @@
 """Rows to instances in column arithmetic: no Python in the path of rows, no search, no join.
 
-Tables (buckets, heavy keys) are looked up as `lookup.py` says. All 32- and 64-bit products stay below 2^63, so that
-ANSI mode has no overflow to raise. Each value that is used twice is a column of its own for a while (a
-"step"): nested expressions would repeat it, and the code that Spark generates would be too long to compile.
+Tables (buckets, heavy keys) are looked up as `lookup.py` says. Arithmetic is written in SQL: every operator on a column would
+be ten calls of the JVM. All 32- and 64-bit products stay below 2^63, so that ANSI mode has no overflow to raise. Each value
+that is used twice is a column of its own for a while (a "step"): nested expressions would repeat it, and the code that Spark
+generates would be too long to compile.
 """
 
 from __future__ import annotations
@@ -10,15 +11,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Self
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from evenly.keys.mapping import Mapping
-from evenly.spark.keyed.keys import key_columns, key_id, spelled
+from evenly.spark.keyed.keys import hashed, key_id, spelled
 from evenly.spark.placing import murmur3
-from evenly.spark.placing.lookup import ById, Table, lookup_tables, smallest
-from evenly.spark.placing.own_columns import is_own, own_name
+from evenly.spark.placing.lookup import ById, Table, entry, lookup_tables, smallest
+from evenly.spark.placing.own_columns import own_name
 
 INSTANCE = "__evenly_instance"
 """What rows that are dealt out by their cost have, also in workers."""
@@ -28,7 +30,8 @@ AT = own_name("instance")
 
 def with_instance(df: DataFrame, mapping: Mapping, names: tuple[str, ...], column: str) -> DataFrame:
     """`df` with the instance of each row, an INT: what `repartitionById` takes."""
-    return _drop_steps(_routed(df, (Span(mapping),), names, None).withColumn(column, _step("routed")))
+    known = _Tables.of(df, (Span(mapping),))
+    return _routed(df, known, names, None).withColumn(column, _step("routed")).drop(*_STEPS)
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,8 @@ def with_slot(
     the same groups as grouping by `(within…, key…)`. The mapping sees the key alone: `within=("window",)` is for
     `groupBy("window", "user", "slot")`, where all windows of a user are to be on the user's instance.
     """
-    return _slotted(_routed(df, (Span(mapping),), names, None), mapping.instances, names, column, within)
+    known = _Tables.of(df, (Span(mapping),), slots=True)
+    return _slotted(_routed(df, known, names, None), known, (*within, *names), column)
 
 
 Observe = Callable[[DataFrame, Column, Column, Column | None], DataFrame]
@@ -71,51 +75,67 @@ def with_slot_of_window(
     first from the beginning. All rows of a window are under one mapping, so its groups stay whole while mappings change.
     """
     window = None if window is None else spelled(window)
-    steps = _routed(df, spans, names, window)
+    known = _Tables.of(df, spans, slots=True)
+    steps = _routed(df, known, names, window)
     if observe is not None:
         newest = _begun(df, window, spans[-1]) if len(spans) > 1 else None
         steps = observe(steps, _step("routed"), _step("id"), newest)
-    return _slotted(steps, spans[-1].mapping.instances, names, column, () if window is None else (window,))
+    return _slotted(steps, known, names if window is None else (window, *names), column)
 
 
-def _slotted(steps: DataFrame, instances: int, names: tuple[str, ...], column: str, within: tuple[str, ...]) -> DataFrame:
-    """`steps`, whose step "routed" is the instance, with the slot."""
-    constants = lookup_tables(steps, {"constants": murmur3.partition_constants(instances)})["constants"]
-    mixed = constants[_step("routed")].bitwiseXOR(F.hash(*key_columns(within), *key_columns(names)))
-    steps = steps.withColumn(_name("turned"), turned(mixed))
-    return _drop_steps(steps.withColumn(column, slot_of(_step("turned"))))
+@dataclass(frozen=True)
+class _Tables:
+    """The tables of some spans as columns. They are of one frame: to make one is dozens of calls of the JVM."""
+
+    spans: Sequence[Span]
+    heavy: list[ById | None]
+    columns: dict[str, Column]
+
+    @classmethod
+    def of(cls, df: DataFrame, spans: Sequence[Span], *, slots: bool = False) -> Self:
+        """For expressions over `df`; with `slots` those that lead to a slot too."""
+        mappings = [span.mapping for span in spans]
+        heavy = [ById.of(it.heavy_keys, it.heavy_instances) if it.heavy_keys.size else None for it in mappings]
+        tables: dict[str, Table] = {f"buckets {at}": smallest(it.buckets) for at, it in enumerate(mappings)}
+        tables |= {f"heavy {at}": by_id.table for at, by_id in enumerate(heavy) if by_id is not None}
+        if slots:
+            tables["constants"] = murmur3.partition_constants(mappings[-1].instances)
+        return cls(spans, heavy, lookup_tables(df, tables))
+
+    def instance(self, at: int) -> Column:
+        """The instance of a key in a span, a bucket's or its own."""
+        bucket = f"cast(pmod({_name('id')}, {self.spans[at].mapping.buckets.size}L) as int)"
+        routed = entry(self.columns[f"buckets {at}"], bucket)
+        heavy = self.heavy[at]
+        return routed if heavy is None else heavy.found(self.columns[f"heavy {at}"], _name("id"), routed)
 
 
-def turned(mixed: Column) -> Column:
-    """The first half of undoing the mix of a slot; `slot_of` is the second. (A value that is used twice is a step.)"""
-    return _product32(mixed, murmur3.UNMIX_FIRST)
-
-
-def slot_of(turned: Column) -> Column:
-    """The slot, of what `turned` gives."""
-    bits = murmur3.UNMIX_ROTATION
-    rotated = F.shiftrightunsigned(turned, bits).bitwiseOR(F.shiftleft(turned, 32 - bits))
-    return _product32(rotated, murmur3.UNMIX_SECOND)
-
-
-def _routed(df: DataFrame, spans: Sequence[Span], names: tuple[str, ...], window: str | None) -> DataFrame:
+def _routed(df: DataFrame, known: _Tables, names: tuple[str, ...], window: str | None) -> DataFrame:
     """`df` with the step "routed": the instance of each row's key, an INT."""
     steps = df.withColumn(_name("id"), key_id(names))
-    routed = _routed_by(df, spans[0].mapping)
-    for span in spans[1:]:
-        routed = F.when(_begun(df, window, span), _routed_by(df, span.mapping)).otherwise(routed)
+    routed = known.instance(0)
+    for at, span in enumerate(known.spans[1:], start=1):
+        routed = F.when(_begun(df, window, span), known.instance(at)).otherwise(routed)
     return steps.withColumn(_name("routed"), routed.cast("int"))
 
 
-def _routed_by(df: DataFrame, mapping: Mapping) -> Column:
-    """The instance of a key, a bucket's or its own."""
-    tables: dict[str, Table] = {"buckets": smallest(mapping.buckets)}
-    heavy = ById.of(mapping.heavy_keys, mapping.heavy_instances) if mapping.heavy_keys.size else None
-    if heavy is not None:
-        tables["heavy"] = heavy.table
-    known = lookup_tables(df, tables)
-    routed = known["buckets"][F.pmod(_step("id"), _long(mapping.buckets.size)).cast("int")]
-    return routed if heavy is None else heavy.found(known["heavy"], _name("id"), routed)
+def _slotted(steps: DataFrame, known: _Tables, hashed_by: tuple[str, ...], column: str) -> DataFrame:
+    """`steps`, whose step "routed" is the instance, with the slot; `hashed_by` are the columns that Spark hashes before it."""
+    steps = steps.withColumn(_name("constant"), entry(known.columns["constants"], _name("routed")))
+    steps = steps.withColumn(_name("seed"), hashed("hash", hashed_by))
+    steps = steps.withColumn(_name("turned"), F.expr(turned(f"({_name('constant')} ^ {_name('seed')})")))
+    return steps.withColumn(column, F.expr(slot_of(_name("turned")))).drop(*_STEPS)
+
+
+def turned(mixed: str) -> str:
+    """The first half of undoing the mix of a slot, in SQL; `slot_of` is the second. (A value that is used twice is a step.)"""
+    return _product32(mixed, murmur3.UNMIX_FIRST)
+
+
+def slot_of(turned: str) -> str:
+    """The slot, of what `turned` gives, in SQL."""
+    bits = murmur3.UNMIX_ROTATION
+    return _product32(f"(shiftrightunsigned({turned}, {bits}) | shiftleft({turned}, {32 - bits}))", murmur3.UNMIX_SECOND)
 
 
 def _begun(df: DataFrame, window: str | None, span: Span) -> Column:
@@ -126,17 +146,12 @@ def _begun(df: DataFrame, window: str | None, span: Span) -> Column:
     if df.select(start).schema[0].dataType.typeName() == "timestamp_ntz":
         moment = datetime(1970, 1, 1) + timedelta(microseconds=span.from_us)  # noqa: DTZ001 - it has no zone
         return F.col(start) >= F.lit(str(moment)).cast("timestamp_ntz")
-    return F.col(start) >= F.timestamp_micros(_long(span.from_us))
+    return F.col(start) >= F.expr(f"timestamp_micros({span.from_us}L)")
 
 
-def _product32(x: Column, factor: int) -> Column:
-    """x times a constant modulo 2^32, as a signed INT, without an overflow on the way."""
-    product = x.cast("bigint") * _long(murmur3.signed32(factor))
-    return F.shiftright(F.shiftleft(product, 32), 32).cast("int")
-
-
-def _long(value: int) -> Column:
-    return F.lit(value).cast("bigint")
+def _product32(x: str, factor: int) -> str:
+    """x times a constant modulo 2^32, as a signed INT, without an overflow on the way; in SQL."""
+    return f"cast(shiftright(shiftleft(cast({x} as bigint) * ({murmur3.signed32(factor)}L), 32), 32) as int)"
 
 
 def _name(step: str) -> str:
@@ -147,5 +162,4 @@ def _step(step: str) -> Column:
     return F.col(_name(step))
 
 
-def _drop_steps(df: DataFrame) -> DataFrame:
-    return df.drop(*(name for name in df.columns if name.startswith("__evenly_step_") and is_own(name)))
+_STEPS = tuple(_name(step) for step in ("id", "routed", "constant", "seed", "turned"))
