@@ -136,7 +136,7 @@ def test_numbers_that_are_none_are_named(df, given, told):
         evenly.learn_mapping(df, **{**BY_KEY, **given})
 
 
-@pytest.mark.parametrize("instances", [np.int64(3), [np.int32(3)], np.array([3]), (3, 3), {3}])
+@pytest.mark.parametrize("instances", [np.int64(3), np.array([3, 3])])
 def test_diagnosed_numbers_may_be_of_numpy(df, instances):
     assert [at.instances for at in evenly.diagnose_keys(df, key="user", instances=instances).at] == [3]
 
