@@ -18,7 +18,7 @@ from evenly.costs.recommend import Predictor, recommend
 from evenly.costs.report import InstanceReport
 from evenly.errors import ColumnConflict, InvalidKeys, StreamingMismatch
 from evenly.spark.costs.options import StageOptions, checked_key
-from evenly.spark.costs.row_ids import content_hash, key_column
+from evenly.spark.costs.row_ids import content_hash, key_column, told_errors
 from evenly.spark.costs.stage import CallStage, reports_of
 from evenly.spark.frames import check_frame
 from evenly.spark.keyed.keys import key_names, quoted
@@ -82,8 +82,9 @@ def candidate_keys(df: DataFrame) -> tuple[str, ...]:
 
 def with_candidates(df: DataFrame, candidates: tuple[str, ...]) -> DataFrame:
     """`df` with the id of each candidate."""
-    ids = [F.xxhash64(key_column(df, each)).alias(f"{CANDIDATE}{at}") for at, each in enumerate(candidates)]
-    return df.select("*", *ids)
+    with told_errors(df, f"candidates {', '.join(map(repr, candidates))}"):
+        ids = [F.xxhash64(key_column(df, each)).alias(f"{CANDIDATE}{at}") for at, each in enumerate(candidates)]
+        return df.select("*", *ids)
 
 
 def measured(reports: Sequence[InstanceReport], candidates: tuple[str, ...]) -> tuple[Any, dict[str, Any]]:
