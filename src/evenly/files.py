@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Self
 
-from evenly.errors import MissingFile, UnreadableFile, UnwritableFile
+from evenly.errors import InvalidParameter, MissingFile, UnreadableFile, UnwritableFile
 
 
 def read_whole(path: str | os.PathLike[str], *, what: str) -> bytes:
@@ -19,6 +19,8 @@ def read_whole(path: str | os.PathLike[str], *, what: str) -> bytes:
         raise MissingFile(f"there is no file {path}: give the path of {what}") from error
     except IsADirectoryError as error:
         raise UnreadableFile(f"{path} is a folder: give the path of {what}") from error
+    except TypeError as error:
+        raise InvalidParameter(f"the path of {what} is wanted, got {path!r}") from error
     except (OSError, ValueError) as error:  # ValueError: a null character in the path
         raise UnreadableFile(f"{os.fspath(path)!r} cannot be read: {error}") from error
 

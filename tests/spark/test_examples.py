@@ -84,7 +84,7 @@ def frame(spark):
         "ts": F.timestamp_seconds("id"),
         "payload": F.lit("text"),
     }
-    return spark.range(200, numPartitions=2).select(*(column.alias(name) for name, column in columns.items())).persist()
+    return spark.range(60, numPartitions=2).select(*(column.alias(name) for name, column in columns.items())).persist()
 
 
 @pytest.fixture(scope="module")

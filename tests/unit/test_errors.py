@@ -29,6 +29,7 @@ BUILTIN = {
     errors.WorkerDied: RuntimeError,
     errors.MissingFile: FileNotFoundError,
     errors.UnreadableFile: OSError,
+    errors.UnwritableFile: OSError,
     errors.IncompatibleMerge: ValueError,
     errors.DamagedData: ValueError,
     errors.NewerFormat: ValueError,

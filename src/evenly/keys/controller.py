@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from evenly.checks import is_number
 from evenly.errors import InvalidParameter
 from evenly.kernels.types import F64
 from evenly.keys.dkg import DKG, KeyCounts
@@ -75,10 +76,10 @@ class DriftController:
         half_life: float | None = None,
         seed: int = 0,
     ) -> None:
-        if not threshold_pct > 0.0:
-            raise InvalidParameter(f"threshold_pct must be above 0, got {threshold_pct}")
-        if not 0.0 <= budget_pct <= 100.0:
-            raise InvalidParameter(f"budget_pct must be from 0 to 100, got {budget_pct}")
+        if not (is_number(threshold_pct) and threshold_pct > 0.0):
+            raise InvalidParameter(f"threshold_pct must be above 0, got {threshold_pct!r}")
+        if not (is_number(budget_pct) and 0.0 <= budget_pct <= 100.0):
+            raise InvalidParameter(f"budget_pct must be from 0 to 100, got {budget_pct!r}")
         if patience < 1:
             raise InvalidParameter(f"patience must be at least 1 batch, got {patience}")
         self.threshold_pct, self.budget_pct, self.patience = threshold_pct, budget_pct, patience

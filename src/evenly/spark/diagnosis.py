@@ -17,7 +17,7 @@ from evenly.diagnosis.keys import HeavyKey, KeysAt, KeysDiagnosis, shown_key
 from evenly.diagnosis.source import check_columns, data_kind
 from evenly.diagnosis.state import CheckpointDiagnosis, StateDiagnosis, checkpoint_diagnosis
 from evenly.errors import DamagedData, EmptyStream, InvalidParameter, StreamingMismatch
-from evenly.spark.frames import check_frame
+from evenly.spark.frames import check_frame, check_session
 from evenly.spark.jvm.hadoop_files import Folder
 from evenly.spark.jvm.java_errors import Py4JError
 from evenly.spark.keyed.keys import Key, key_columns, key_names
@@ -127,6 +127,7 @@ def diagnose_checkpoint(spark: SparkSession, checkpoint: str | os.PathLike[str])
     Reads the state after the last finished batch; the query may be running.
     """
     path = checked_path(checkpoint, "checkpoint", "a folder that a streaming query keeps")
+    check_session(spark)
     stores = [StateDiagnosis(one.operator, one.name, one.store, one.batch, one.rows) for one in rows_per_partition(spark, path)]
     found = (_MAPPING.match(name) for name in Folder(spark, path).child("evenly").names())
     return checkpoint_diagnosis(path, stores, [int(match.group(1)) for match in found if match])

@@ -24,6 +24,12 @@ def check_frame(df: Any, name: str = "df") -> None:
         raise InvalidParameter(f"{name} must be a DataFrame of Spark, got {shown}")
 
 
+def check_session(spark: Any) -> None:
+    """Refuse anything but a session of Spark, of either kind."""
+    if not all(hasattr(type(spark), it) for it in ("createDataFrame", "streams", "conf")):
+        raise InvalidParameter(f"spark must be a SparkSession, got {spark!r}")
+
+
 def check_new_column(df: DataFrame, column: Any, parameter: str) -> None:
     """Refuse a name for a column that is to be added if it is none, or is taken."""
     if not isinstance(column, str) or not column:

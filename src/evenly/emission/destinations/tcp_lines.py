@@ -51,6 +51,8 @@ class TcpLines:
     def __post_init__(self) -> None:
         if not isinstance(self.host, str) or not self.host:
             raise InvalidParameter(f"host must be a name or an address, got {self.host!r}")
+        if self.host.count(":") == 1:  # an address of IPv6 has more
+            raise InvalidParameter(f"host {self.host!r} has a port in it: give that as port=")
         for name, least, most in (("port", 1, 65_535), ("rows_at_once", 1, 100_000), ("buffer_bytes", 4_096, 2**30)):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:

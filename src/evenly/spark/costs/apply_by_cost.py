@@ -70,8 +70,7 @@ def apply_by_cost(
     if df.isStreaming:
         raise StreamingMismatch("apply_by_cost works on a batch DataFrame: use stream_apply_by_cost for a stream")
     options = StageOptions(instances, objective, routers, call)
-    if not isinstance(watch, CostWatch | None):
-        raise InvalidParameter(f"watch must be a CostWatch, got {watch!r}: make one with evenly.CostWatch()")
+    check_watch(watch)
     model = None if costs is None else loaded(costs, df.sparkSession)
     expressions = chosen_key(cost_key, model)
     stage = CallStage.of(df, function, schema, options)
@@ -90,6 +89,12 @@ def apply_by_cost(
     candidates = candidate_keys(df)
     ran = stage.evenly(with_candidates(df, candidates), candidates=len(candidates))
     return results_of(watch.observe(ran, CostModel(), decision=decision, candidates=candidates))
+
+
+def check_watch(watch: CostWatch | None) -> None:
+    """Refuse what is no watch."""
+    if not isinstance(watch, CostWatch | None):
+        raise InvalidParameter(f"watch must be a CostWatch, got {watch!r}: make one with evenly.CostWatch()")
 
 
 def decided(df: DataFrame, stage: CallStage, model: CostModel) -> DealingChoice:
@@ -126,7 +131,7 @@ def loaded(costs: Costs, spark: Any) -> CostModel:
     """A model, given or saved on any path that Spark can read."""
     if isinstance(costs, CostModel):
         return costs
-    if isinstance(costs, (str, os.PathLike)):
+    if isinstance(costs, (str, os.PathLike)) and os.fspath(costs):
         return load_costs(spark, costs)
     raise InvalidParameter(f"costs must be a CostModel or the path of a saved one, got {costs!r}")
 

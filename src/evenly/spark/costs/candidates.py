@@ -17,7 +17,7 @@ from evenly.costs.recommend import Predictor, recommend
 from evenly.costs.report import InstanceReport
 from evenly.errors import ColumnConflict, InvalidKeys, StreamingMismatch
 from evenly.spark.costs.options import StageOptions, checked_key
-from evenly.spark.costs.row_ids import content_hash, key_hash
+from evenly.spark.costs.row_ids import content_hash, key_hash, told_errors
 from evenly.spark.costs.stage import CallStage, reports_of
 from evenly.spark.frames import check_frame
 from evenly.spark.keyed.keys import key_names, quoted
@@ -81,8 +81,9 @@ def candidate_keys(df: DataFrame) -> tuple[str, ...]:
 
 def with_candidates(df: DataFrame, candidates: tuple[str, ...]) -> DataFrame:
     """`df` with the id of each candidate."""
-    ids = {f"{CANDIDATE}{at}": key_hash(df, [each]) for at, each in enumerate(candidates)}
-    return df.withColumns(ids) if ids else df
+    with told_errors(df, f"candidates {', '.join(map(repr, candidates))}"):
+        ids = {f"{CANDIDATE}{at}": key_hash(df, [each]) for at, each in enumerate(candidates)}
+        return df.withColumns(ids) if ids else df
 
 
 def measured(reports: Sequence[InstanceReport], candidates: tuple[str, ...]) -> tuple[Any, dict[str, Any]]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Literal
 
 from pyspark.errors import AnalysisException, ParseException
@@ -26,13 +27,20 @@ def with_id(df: DataFrame, expressions: tuple[str, ...], *, order: Order | None 
     With an `order` also with a number that orders its rows, the same for the same row whenever it is computed: a hash of its
     content, or its place in the input.
     """
-    told = f"cost_key {', '.join(map(repr, expressions))}"
-    try:
+    with told_errors(df, f"cost_key {', '.join(map(repr, expressions))}"):
         keyed = df.withColumn(ID, key_hash(df, expressions))
         if order is not None:
             keyed = keyed.withColumn(ORDER, F.monotonically_increasing_id() if order == "arrival" else content_hash(df))
         if not has(df.sparkSession, Feature.ANALYSIS_AT_ONCE):
             _ = keyed.schema
+    return keyed
+
+
+@contextmanager
+def told_errors(df: DataFrame, told: str) -> Iterator[None]:
+    """What Spark says of a key of `df` inside, as an error of ours."""
+    try:
+        yield
     except ParseException as error:
         raise InvalidParameter(f"{told} is neither a column nor an SQL expression: {_first(error)}") from error
     except AnalysisException as error:
@@ -43,7 +51,6 @@ def with_id(df: DataFrame, expressions: tuple[str, ...], *, order: Order | None 
                 f"{told} is of a type that Spark does not hash, a map or variant: use what matters of it"
             ) from error
         raise InvalidParameter(f"{told} cannot be computed: {_first(error)}") from error
-    return keyed
 
 
 def key_hash(df: DataFrame, expressions: Sequence[str]) -> Column:
@@ -56,7 +63,7 @@ def key_hash(df: DataFrame, expressions: Sequence[str]) -> Column:
 
 
 def _first(error: Exception) -> str:
-    return str(error).split("\n", maxsplit=1)[0]
+    return str(error).strip().split("\n", maxsplit=1)[0]
 
 
 def content_hash(df: DataFrame) -> Column:

@@ -16,7 +16,7 @@ from evenly.costs.call_options import ONE_ROW_AT_A_TIME, CallOptions
 from evenly.costs.model import CostModel
 from evenly.costs.scheduler import CostScheduler
 from evenly.errors import InvalidParameter, StreamingMismatch
-from evenly.spark.costs.apply_by_cost import Costs, chosen_key, loaded
+from evenly.spark.costs.apply_by_cost import Costs, check_watch, chosen_key, loaded
 from evenly.spark.costs.options import CostKey, Objective, StageOptions
 from evenly.spark.costs.row_ids import with_id
 from evenly.spark.costs.skipped import failed_rows, good_rows
@@ -85,6 +85,7 @@ def stream_apply_by_cost(
     require(spark, Feature.FOLDERS, by="stream_apply_by_cost", remedy="Use apply_by_cost inside foreachBatch")
     settings = QuerySettings.checked(rows, checkpoint, trigger, query_name)
     options = StageOptions(instances, objective, routers, call)
+    check_watch(watch)
     for name, called in (("sink", sink), ("dead_letters", dead_letters)):
         if not callable(called) and not (name == "dead_letters" and called is None):
             raise InvalidParameter(f"{name} must be a function of the results and the batch's number, got {called!r}")

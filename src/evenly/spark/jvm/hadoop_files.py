@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any, cast
 
 from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from evenly.errors import DamagedData, InvalidParameter, UnreadableFile
@@ -32,23 +33,24 @@ def located(spark: SparkSession, path: str, settings: Any = None) -> tuple[Any, 
     settings = java._jsparkSession.sessionState().newHadoopConf() if settings is None else settings
     try:
         at = java._jvm.org.apache.hadoop.fs.Path(path)
-    except Py4JJavaError as error:
+    except (Py4JJavaError, PySparkException) as error:
         raise InvalidParameter(
             f"{path!r} is not a path that Spark can read ({_reason(error)}): a colon in the first part of a path begins a file "
             "system's name, so write it as a whole path, such as /data/visits"
         ) from error
     try:
         return at, at.getFileSystem(settings)
-    except Py4JJavaError as error:
+    except (Py4JJavaError, PySparkException) as error:
         raise UnreadableFile(
             f"{path!r} is on a file system that this Spark cannot reach ({_reason(error)}): add its jars and settings to the "
             "session, or give a path on another one"
         ) from error
 
 
-def _reason(error: Py4JJavaError) -> str:
+def _reason(error: Exception) -> str:
     """What Java says, in one line."""
-    return str(error.java_exception.toString()).strip().splitlines()[0]
+    java = getattr(error, "java_exception", None)
+    return str(error if java is None else java.toString()).strip().splitlines()[0]
 
 
 class Folder:

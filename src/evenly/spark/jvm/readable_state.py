@@ -31,7 +31,7 @@ def own_session(spark: SparkSession) -> SparkSession:
 
 def readable(spark: SparkSession, path: str) -> tuple[SparkSession, str]:
     """The session and the path by which a checkpoint is read: those given, wherever these do."""
-    if not _is_lost(_qualified(spark, path)):
+    if not _is_lost(spark, _qualified(spark, path)):
         return spark, path
     session = own_session(spark)
     return session, readable_in(session, path)
@@ -40,7 +40,7 @@ def readable(spark: SparkSession, path: str) -> tuple[SparkSession, str]:
 def readable_in(session: SparkSession, path: str) -> str:
     """The path by which a checkpoint is read in a session that was made for that; its settings may be changed."""
     whole = _qualified(session, path)
-    if not _is_lost(whole):
+    if not _is_lost(session, whole):
         return path
     uri = str(whole.toUri().toString())
     # Hadoop keeps a file system by its name, with the table that it had at first: so every folder has one of its own.
@@ -62,5 +62,8 @@ def _is_there(spark: SparkSession, name: str) -> bool:
     return isinstance(found, JavaClass)
 
 
-def _is_lost(whole: Any) -> bool:
-    return str(whole.toUri().toString()) != str(whole.toString())
+def _is_lost(spark: SparkSession, whole: Any) -> bool:
+    """Whether a path is another one once it was written as a URI."""
+    java: Any = spark._jvm
+    uri = whole.toUri()
+    return bool(java.org.apache.hadoop.fs.Path(uri.toString()).toUri().getPath() != uri.getPath())

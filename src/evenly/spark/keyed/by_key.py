@@ -84,6 +84,8 @@ def by_key(
             raise StreamingMismatch(
                 "a mapping cannot be learnt from a streaming DataFrame: give mapping=, or fit_on= with a batch of earlier rows"
             )
+        if fit_on is not None:
+            check_frame(fit_on, "fit_on")
         mapping = learn_mapping(
             df if fit_on is None else fit_on, key=key, instances=instances, tolerance_pct=tolerance_pct, seed=seed
         )

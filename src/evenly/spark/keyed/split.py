@@ -20,7 +20,7 @@ from evenly.keys.mapping import Mapping
 from evenly.keys.split_mapping import SplitMapping, SplitWay
 from evenly.spark.features import Feature, require
 from evenly.spark.frames import check_frame, check_new_column
-from evenly.spark.keyed.keys import Key, check_distinct, hashed, key_names
+from evenly.spark.keyed.keys import Key, check_distinct, hashed, key_names, named
 from evenly.spark.keyed.learning import learn_mapping
 from evenly.spark.placing.lookup import entry, lookup_tables, smallest
 from evenly.spark.placing.mapping_check import check_is, check_mapping
@@ -94,6 +94,7 @@ def planned_split(
         raise StreamingMismatch("keys of a streaming DataFrame cannot be split: use it on the batches of foreachBatch")
     if mapping is None:
         learnt_on = df if fit_on is None else fit_on
+        check_frame(learnt_on, "df" if fit_on is None else "fit_on")
         mapping = learn_mapping(learnt_on, key=key, instances=instances, tolerance_pct=tolerance_pct, seed=seed)
     check_is(mapping, Mapping, SplitMapping)
     planned = mapping if isinstance(mapping, SplitMapping) else split_hot_keys(mapping, way=way)
@@ -105,6 +106,9 @@ def placed_by_part(
     df: DataFrame, mapping: SplitMapping, names: tuple[str, ...], spread_on: str | Sequence[str] | None
 ) -> DataFrame:
     """`df` repartitioned, with `AT` and `NUMBER` last: which split key a row is of, or the number of split keys."""
+    if spread_on is not None:  # what is wrong with it is said now, and not when a key becomes hot
+        named(spread_on, "spread_on")
+        _spread(df, names, spread_on)
     steps = with_instance(df, mapping.light, names, AT)
     if not mapping.needs_merge:
         return steps.withColumn(NUMBER, F.lit(0)).repartitionById(mapping.instances, AT)

@@ -13,7 +13,7 @@ from evenly.emission.destinations.base import Destination, NumberedRow
 from evenly.emission.destinations.delivery import Pacing, destination_of
 from evenly.emission.link.outgoing import UNSCHEDULED
 from evenly.emission.policies.base import Emission
-from evenly.errors import StreamingMismatch
+from evenly.errors import InvalidParameter, StreamingMismatch
 from evenly.spark.features import Feature, require
 from evenly.spark.frames import check_frame
 from evenly.spark.jvm.hadoop_files import Folder
@@ -23,6 +23,8 @@ from evenly.spark.sending.kept import KeptBatches
 from evenly.spark.sending.tasks import checked_sender, send_bodies
 from evenly.spark.streaming.query_settings import QuerySettings, Trigger
 from evenly.spark.streaming.running_query import RunningQuery
+
+_OUTPUT_MODES = ("append", "complete", "update")
 
 
 def stream_send(
@@ -65,6 +67,8 @@ def stream_send(
         raise StreamingMismatch("stream_send needs a streaming DataFrame: use send for a batch")
     require(spark, Feature.FOLDERS, by="stream_send", remedy="Use send in a foreachBatch of your own")
     settings = QuerySettings.checked(rows, checkpoint, trigger, query_name)
+    if not isinstance(output_mode, str) or output_mode.lower() not in _OUTPUT_MODES:
+        raise InvalidParameter(f"output_mode must be one of {', '.join(map(repr, _OUTPUT_MODES))}, got {output_mode!r}")
     # All of it before the query starts, and not when its first rows come.
     destination, pacing = destination_of(to), Pacing(link, policy, interval_ms, capacity, timeout_s)
     bodies(rows, column)

@@ -55,6 +55,11 @@ class QuerySettings:
 
 def _check_trigger(rows: DataFrame, trigger: Trigger) -> None:
     """Spark itself is asked, by a writer that is thrown away: it knows which triggers there are."""
+    for name in ("continuous", "realTime"):
+        if isinstance(trigger, Mapping) and name in trigger:
+            raise InvalidParameter(
+                f"trigger {trigger!r} has no micro-batches, in which these queries work: give {{'processingTime': '1 second'}}"
+            )
     try:
         rows.writeStream.trigger(**trigger)
     except (PySparkException, Py4JError, TypeError, ValueError) as error:

@@ -17,7 +17,7 @@ from evenly.spark.features import Feature, require
 from evenly.spark.frames import check_frame, check_new_column
 from evenly.spark.keyed.keys import Key, key_names, type_names
 from evenly.spark.placing.canary import check_slots_lead
-from evenly.spark.placing.mapping_check import check_same_types
+from evenly.spark.placing.mapping_check import check_is, check_same_types
 from evenly.spark.streaming.changing import recover_move
 from evenly.spark.streaming.first_look import can_look, first_look
 from evenly.spark.streaming.keyed_query import KeyedQuery
@@ -80,6 +80,8 @@ def stream_by_key(
     if not callable(build):
         raise InvalidParameter(f"build must be a function from placed rows to a DataStreamWriter, got {build!r}")
     placement = _checked_placement(frames, key, instances, slot, window)
+    if mapping is not None:
+        check_is(mapping, Mapping)
     spark = frames[0].sparkSession
     require(spark, Feature.FOLDERS, by="stream_by_key", remedy="Use a classic session")
     if controller:

@@ -14,6 +14,9 @@ from contextlib import contextmanager
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from evenly.checks import is_number
+from evenly.errors import InvalidParameter
+from evenly.spark.frames import check_session
 from evenly.spark.jvm.java_errors import Py4JError
 from evenly.spark.worker_errors import worker_errors
 
@@ -79,6 +82,9 @@ def await_any_termination(spark: SparkSession, timeout: float | None = None) -> 
     returns at every such change. An error that ended a query is raised, one of ours as its class. As with Spark's method, a
     query that ended before the call counts until `spark.streams.resetTerminated()`.
     """
+    check_session(spark)
+    if timeout is not None and not is_number(timeout):
+        raise InvalidParameter(f"timeout must be a number of seconds, or None, got {timeout!r}")
     deadline = None if timeout is None else time.monotonic() + timeout
     while True:
         before = _OWN_ENDS.settled(_SLICE_S)
