@@ -211,6 +211,8 @@ def _move(
             return rewritten(rows, store, plan.places_of(store), old=old, new=new)
 
         stores.write(location(path, lineage.written_at(target)), rewrite)
+        if not Folder(spark, path).has(f"{lineage.written_at(target)}/metadata"):
+            raise _undone_by_another(path)
         # A task that Spark has given up (its executor hung, a copy of it was faster) may still write. It knows the name that
         # this folder had until now, and no other.
         Folder(spark, path).rename(lineage.written_at(target), target)
