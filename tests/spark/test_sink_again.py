@@ -273,11 +273,3 @@ def test_two_runs_of_a_batch_at_the_same_time_send_the_same_rows(spark, tmp_path
         assert [json.loads(body)["id"] for *_, body in receiver.rows()] == [0, 1, 2] * 2
     assert "another run of batch 1 has kept its rows" in caplog.text
     assert len(list((tmp_path / "evenly" / "sending" / "1").iterdir())) == 1
-
-
-def test_rows_that_could_not_be_kept_take_no_room(spark, tmp_path):
-    """A disk that is full stays so with half a batch on it."""
-    failing = spark.range(100, numPartitions=4).select(F.when(F.col("id") < 99, "x").otherwise(F.raise_error(F.lit("full"))))
-    with pytest.raises(Exception, match="full"):
-        evenly.send(failing, to=print, checkpoint=tmp_path)
-    assert list((tmp_path / "evenly" / "sending" / "0").iterdir()) == []

@@ -16,7 +16,6 @@ from __future__ import annotations
 import logging
 import re
 import uuid
-from contextlib import suppress
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -24,7 +23,7 @@ from pyspark.sql import functions as F
 from evenly.errors import CheckpointMismatch, DamagedData
 from evenly.sealed import opened, sealed
 from evenly.spark.jvm.hadoop_files import Folder, as_it_is
-from evenly.spark.jvm.java_errors import Py4JError, Py4JJavaError
+from evenly.spark.jvm.java_errors import Py4JJavaError
 from evenly.spark.jvm.row_order import is_held_at_driver
 from evenly.spark.sending.encoding import BODY
 
@@ -81,12 +80,7 @@ class KeptBatches:
             encoded = encoded.coalesce(1)
         run = uuid.uuid4().hex[:12]
         there = self._folder.child(str(batch))
-        try:
-            encoded.select(F.concat(identity, body)).write.options(**_WRITING).text(f"{there.path}/{run}")
-        except BaseException:
-            with suppress(Py4JError, DamagedData):
-                there.remove(run)  # it may be why the disk is full
-            raise
+        encoded.select(F.concat(identity, body)).write.options(**_WRITING).text(f"{there.path}/{run}")
         told = {"sender": sender, "batch": batch, "rows": run, "files": _files(there.child(run))}
         if not self._folder.make(f"{batch}{_SUFFIX}", sealed(told, kind=_KIND, version=_VERSION)):
             _LOG.warning("another run of batch %d has kept its rows in %s meanwhile: those are sent", batch, there.path)

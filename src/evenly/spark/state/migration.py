@@ -211,6 +211,7 @@ def _move(
             return rewritten(rows, store, plan.places_of(store), old=old, new=new)
 
         stores.write(location(path, lineage.written_at(target)), rewrite)
+        _check_alone(spark, path, intent, lineage.written_at(target))
         # A task that Spark has given up (its executor hung, a copy of it was faster) may still write. It knows the name that
         # this folder had until now, and no other.
         Folder(spark, path).rename(lineage.written_at(target), target)
@@ -220,7 +221,7 @@ def _move(
         reached("rewritten")
         lineage.close(spark, location(path, record.folder))
         reached("closed")
-        _check_alone(spark, path, intent)
+        _check_alone(spark, path, intent, target)
         lineage.write_record(spark, path, moved)
     except BaseException as error:
         # What is written counts, also where the writing of it failed.
@@ -240,9 +241,9 @@ def _move(
     return moved
 
 
-def _check_alone(spark: SparkSession, path: str, intent: dict[str, Any]) -> None:
-    """Refuse to put state in force that another start of the query has taken for the rest of a dead driver's move."""
-    if _intent(Folder(spark, path).child("evenly")) != intent or not Folder(spark, path).has(f"{intent['folder']}/metadata"):
+def _check_alone(spark: SparkSession, path: str, intent: dict[str, Any], folder: str) -> None:
+    """Refuse to go on with state that another start of the query has taken for the rest of a dead driver's move."""
+    if _intent(Folder(spark, path).child("evenly")) != intent or not Folder(spark, path).has(f"{folder}/metadata"):
         raise _undone_by_another(path)
 
 
