@@ -29,7 +29,7 @@ def test_the_version_is_the_packages():
         (["--instances", "0"], "instances must be a whole number from 1 to 10000, got 0"),
         (["--rows", "0"], "--rows must be at least 1, got 0"),
         (["--wait-us", "-1"], "--wait-us must be from 0 to 1000000, got -1.0"),
-        (["--page", "no/such/folder/page.html"], "no/such/folder, which is not a folder"),
+        (["--page", "no/such/folder/page.html"], "--page must name a file in a folder that exists, got no/such/folder"),
     ],
 )
 def test_a_bad_option_gives_one_sentence_and_no_traceback(options, said):
