@@ -37,7 +37,7 @@ def check_grouping(make: Callable[[], KeyGrouping], *, instances: int = 4) -> No
     assigned = whole.assign(keys)
 
     assert assigned.dtype == np.int32, "assign must give int32"
-    assert assigned.size == keys.size, "assign must give one instance a key"
+    assert assigned.size == keys.size, "assign must give one instance per key"
     assert 0 <= assigned.min() <= assigned.max() < instances, "an instance is out of range"
     _check_one_instance_a_key(keys, assigned)
     assert whole == cut, "two calls of fit must learn what one call learns"
@@ -110,7 +110,7 @@ def check_shuffle_grouping(make: Callable[[], ShuffleGrouping]) -> None:
 
 def _check_instances(sent: np.ndarray, tuples: int, instances: int) -> None:
     assert sent.dtype == np.int32, "route must give int32"
-    assert sent.size == tuples, "route must give one instance a tuple"
+    assert sent.size == tuples, "route must give one instance per tuple"
     assert 0 <= sent.min() <= sent.max() < instances, "an instance is out of range"
 
 

@@ -1,4 +1,4 @@
-"""What a Mapping promises: one instance a key, the same after it is saved and read back, and no broken file read."""
+"""What a Mapping promises: one instance per key, the same after it is saved and read back, and no broken file read."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ class Unseeded(LoadAwareShuffle):
     [
         (StartsAgain, "cut into calls"),
         (WideIntegers, "int32"),
-        (OneTooFew, "one instance a tuple"),
+        (OneTooFew, "one instance per tuple"),
         (Unseeded, "cut into|same"),
     ],
 )

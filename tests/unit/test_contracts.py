@@ -108,7 +108,7 @@ def giving(kind):
         (ToTwoInstances, "a key went to two instances"),
         (OutOfRange, "out of range"),
         (WideIntegers, "int32"),
-        (OneTooFew, "one instance a key"),
+        (OneTooFew, "one instance per key"),
         (Forgetful, "survive being saved"),
     ],
 )

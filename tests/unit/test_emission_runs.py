@@ -152,7 +152,7 @@ def test_jain_is_one_for_equal_backlogs_and_one_over_n_for_one_queue():
         (lambda: Arrivals.counted([[2]], sizes=[1]), InvalidCost, "2 tuples came with sizes"),
         (lambda: Arrivals.counted([[2]], sizes=[1, 0]), InvalidCost, r"sizes\[1\] is 0"),
         (lambda: Arrivals.recorded([], []), EmptyStream, "nothing was recorded"),
-        (lambda: Arrivals.recorded([1.0], [0, 1]), InvalidParameter, "one value a tuple"),
+        (lambda: Arrivals.recorded([1.0], [0, 1]), InvalidParameter, "one value per tuple"),
         (lambda: Arrivals.recorded([math.nan], [0]), InvalidParameter, "finite, got nan"),
         (lambda: Arrivals.recorded([1.0], [-1]), InvalidParameter, "got -1 to -1"),
         (lambda: Arrivals.recorded([1.0], [3], queues=2), InvalidParameter, "0 to 1, got 3 to 3"),

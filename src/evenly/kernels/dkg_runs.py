@@ -1,6 +1,6 @@
 """Kernels for many runs of one experiment: loads of the instances from what each key weighs, without its tuples.
 
-A run is described by arrays with one place a key: the residue of its hash (`residues`), what it weighed while
+A run is described by arrays with one place per key: the residue of its hash (`residues`), what it weighed while
 learning (`learnt`) and what it weighs when evaluated (`evaluated`). A key's bucket is its residue scaled to the
 number of buckets, so one residue serves any number of buckets and of instances.
 """

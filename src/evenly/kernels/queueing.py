@@ -21,7 +21,7 @@ from evenly.kernels.types import F64, I32, I64
 class Workload(NamedTuple):
     """What arrives when, and how long it takes where.
 
-    `arrivals_ms` (not descending) has one place a tuple; `costs_ms` is tuples x 1, or tuples x instances where they
+    `arrivals_ms` (not descending) has one place per tuple; `costs_ms` is tuples x 1, or tuples x instances where they
     differ; from tuple `period_starts[p]` on, costs on instance i are multiplied by `multipliers[p, i]`. A tuple needs
     `tuple_latency_ms[i]` to reach instance i, and a message `control_latency_ms[i]` to come back.
     """
