@@ -199,9 +199,13 @@ def _key(line: dict[str, object]) -> str:
 
 
 def _read(out: Path) -> dict[str, dict[str, object]]:
-    """The rounds in a file. Its last line may be half of one, if the run was stopped as it was written."""
+    """The rounds in a file. Its last line may be half of one, if the run was stopped as it was written: that is ended."""
+    written = out.read_text(encoding="utf-8") if out.exists() else ""
+    if written and not written.endswith("\n"):
+        with out.open("a", encoding="utf-8") as lines:
+            lines.write("\n")
     done = {}
-    for text in out.read_text(encoding="utf-8").split("\n") if out.exists() else []:
+    for text in written.split("\n"):
         try:
             line = json.loads(text)
         except json.JSONDecodeError:
