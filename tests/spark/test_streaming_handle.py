@@ -5,7 +5,7 @@ import threading
 
 import pytest
 from pyspark.errors import StreamingQueryException
-from test_streaming import INSTANCES, Visits, by_hash, turned
+from visiting import INSTANCES, by_hash, turned
 
 import evenly
 from evenly.errors import CheckpointMismatch, WaitsForItself
@@ -15,11 +15,6 @@ from waiting import PATIENT_S, until
 
 IDLE = "spark.sql.streaming.noDataProgressEventInterval"
 KEYS = ("window", "user")
-
-
-@pytest.fixture
-def visits(spark, tmp_path):
-    return Visits(spark, tmp_path)
 
 
 def start(visits, build=None, **options):
