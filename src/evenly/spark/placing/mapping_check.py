@@ -30,7 +30,7 @@ def check_mapping(mapping: Mapping, df: DataFrame, names: tuple[str, ...], insta
 def check_is(mapping: object, *kinds: type) -> None:
     """Refuse what is no mapping of these kinds, such as the path of one."""
     if not isinstance(mapping, kinds):
-        told = repr(mapping) if isinstance(mapping, str) else f"one of {type(mapping).__name__}"
+        told = repr(mapping) if isinstance(mapping, str) else f"a {type(mapping).__name__}"
         wanted = " or a ".join(kind.__name__ for kind in kinds)
         raise InvalidParameter(f"mapping must be a {wanted}, got {told}: {kinds[0].__name__}.load(path) reads a saved one")
 
