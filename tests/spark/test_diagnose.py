@@ -183,7 +183,11 @@ def test_null_and_dotted_keys_are_keys_like_any_other(spark):
         ({"key": "nobody", "instances": 4}, UnknownColumn, "no column 'nobody'"),
         ({"key": "user", "instances": []}, InvalidParameter, "instances names no number"),
         ({"key": "user", "instances": [4, 0]}, InvalidParameter, "got 0"),
-        ({"key": "user", "instances": 4, "heaviest": -1}, InvalidParameter, "heaviest must be a whole number from 0 to 1000, got -1"),
+        (
+            {"key": "user", "instances": 4, "heaviest": -1},
+            InvalidParameter,
+            "heaviest must be a whole number from 0 to 1000, got -1",
+        ),
     ],
 )
 def test_bad_parameters_are_refused(skewed, options, error, said):
