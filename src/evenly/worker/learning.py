@@ -1,8 +1,8 @@
 """The keys of a partition, counted where they are: what a mapping is learnt from.
 
-Compiled code takes a worker a second to load, and many more to compile where nothing keeps it from one worker to the next. A sample
-of few different keys is counted key by key, which takes numpy and no more. Where they are many, a sketch bounds what is kept
-and sent.
+Compiled code takes a worker a second to load, and many more to compile where nothing keeps it from one worker to the next. A
+sample of few different keys is counted key by key, which takes numpy and no more. Where they are many, a sketch bounds what is
+kept and sent.
 """
 
 from __future__ import annotations
