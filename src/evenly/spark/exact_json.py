@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame
 from pyspark.sql.types import (
-    ArrayType,
     BooleanType,
     CharType,
     DataType,
     MapType,
     NumericType,
     StringType,
-    StructType,
     VarcharType,
 )
+
+from evenly.spark.nested_types import parts_of
 
 _EXACTLY = {
     "ignoreNullFields": "false",
@@ -36,8 +36,4 @@ _KEYS_OF_MAPS = (StringType, CharType, VarcharType, NumericType, BooleanType)
 
 def garbles_keys(kind: DataType) -> bool:
     """Whether a type has maps whose keys are not told by JSON."""
-    if isinstance(kind, MapType):
-        return not isinstance(kind.keyType, _KEYS_OF_MAPS) or garbles_keys(kind.valueType)
-    if isinstance(kind, ArrayType):
-        return garbles_keys(kind.elementType)
-    return isinstance(kind, StructType) and any(garbles_keys(field.dataType) for field in kind.fields)
+    return any(isinstance(part, MapType) and not isinstance(part.keyType, _KEYS_OF_MAPS) for part in parts_of(kind))

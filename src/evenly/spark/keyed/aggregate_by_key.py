@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, MapType, StructField, StructType
+from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, StructField, StructType
 
 from evenly.errors import ColumnConflict, InvalidParameter, KeyTooHot
 from evenly.keys.mapping import Mapping
@@ -18,6 +18,7 @@ from evenly.spark.keyed.layout import lay_out
 from evenly.spark.keyed.merging import HOME, PARTIAL, Merging, merger, stage_names, starter
 from evenly.spark.keyed.results import Results
 from evenly.spark.keyed.split import placed_by_part, planned_split
+from evenly.spark.nested_types import parts_of
 from evenly.spark.placing.own_columns import own_name
 from evenly.worker.groups.pandas_rows import Conversion
 
@@ -125,11 +126,7 @@ def normalised(column: Column, kind: DataType) -> Column:
 
 
 def _holds_floats(kind: DataType) -> bool:
-    if isinstance(kind, ArrayType):
-        return _holds_floats(kind.elementType)
-    if isinstance(kind, StructType):
-        return any(_holds_floats(field.dataType) for field in kind)
-    return isinstance(kind, (FloatType, DoubleType))
+    return any(isinstance(part, (FloatType, DoubleType)) for part in parts_of(kind))
 
 
 def _check_given(df: DataFrame) -> None:
@@ -143,13 +140,7 @@ def _check_given(df: DataFrame) -> None:
 
 
 def _holds_objects(kind: DataType) -> bool:
-    if isinstance(kind, MapType):
-        return _holds_objects(kind.keyType) or _holds_objects(kind.valueType)
-    if isinstance(kind, ArrayType):
-        return _holds_objects(kind.elementType)
-    if isinstance(kind, StructType):
-        return any(_holds_objects(field.dataType) for field in kind)
-    return kind.typeName() in _OBJECTS
+    return any(part.typeName() in _OBJECTS for part in parts_of(kind))
 
 
 def _called(field: StructField, name: str) -> StructField:

@@ -106,13 +106,13 @@ def placed_by_part(
     df: DataFrame, mapping: SplitMapping, names: tuple[str, ...], spread_on: str | Sequence[str] | None
 ) -> DataFrame:
     """`df` repartitioned, with `AT` and `NUMBER` last: which split key a row is of, or the number of split keys."""
-    if spread_on is not None:  # what is wrong with it is said now, and not when a key becomes hot
+    if spread_on is not None:
         named(spread_on, "spread_on")
-        _spread(df, names, spread_on)
+    # What is wrong with what was named is said now, and not when a key becomes hot.
+    spread = _spread(df, names, spread_on) if mapping.needs_merge or spread_on is not None else None
     steps = with_instance(df, mapping.light, names, AT)
     if not mapping.needs_merge:
         return steps.withColumn(NUMBER, F.lit(0)).repartitionById(mapping.instances, AT)
-    spread = _spread(df, names, spread_on)
     steps = with_instance(steps, _numbering(mapping), names, NUMBER)
     is_split = f"{NUMBER} < {mapping.split.size}"
     starts, sizes = mapping.starts[:-1], np.diff(mapping.starts)

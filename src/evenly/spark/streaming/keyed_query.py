@@ -199,7 +199,8 @@ class KeyedQuery(RunningQuery):
         answer = self._carrying.tell(partial(self._machine.change_asked, mapping, reason))
         if answer is not None and answer.error is not None:
             raise answer.error
-        return next(version for version in self._store.versions if answer is None or version.number == answer.version)
+        number = self._machine.version if answer is None else answer.version
+        return next(version for version in self._store.versions if version.number == number)
 
     def stop(self) -> None:
         """Stop the query, after a change that is under way. `stream_by_key` with the same checkpoint starts it again.
