@@ -156,7 +156,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     # Adaptive execution would put small partitions together into one task, and plain Spark would look worse than it must.
-    spark = local_session("evenly hot key", slots=INSTANCES, spark__sql__adaptive__coalescePartitions__enabled="false")
+    spark = local_session(
+        "evenly hot key", slots=INSTANCES, settings={"spark.sql.adaptive.coalescePartitions.enabled": "false"}
+    )
     print("measuring the grouped function", file=sys.stderr)
     grouped = measure(grouped_ways(rows_with_a_hot_key(spark, options.rows), options.wait_ms / 1e3), options.rounds)
     bound_s = options.rows * options.wait_ms / 1e3 / INSTANCES

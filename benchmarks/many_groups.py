@@ -113,7 +113,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=5, help="rows per group")
     parser.add_argument("--rounds", type=int, default=2)
     options = parser.parse_args()
-    spark = local_session("evenly benchmark", slots=2, memory="2g", spark__sql__shuffle__partitions=str(INSTANCES))
+    spark = local_session("evenly benchmark", slots=2, memory="2g", settings={"spark.sql.shuffle.partitions": str(INSTANCES)})
     results = measure(make_rows(spark, options.groups, options.rows), options.groups, options.rounds)
     spark.stop()
     if options.json:

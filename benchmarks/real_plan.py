@@ -13,7 +13,7 @@ import os
 from pathlib import Path
 
 from arguments import benchmark_parser
-from evenly.cli.output import people, print_json
+from evenly.cli.output import print_json, results
 from evenly.dataflow.files import shipped_dataflow
 from evenly.planning import Assumptions, Catalogue, MachineSize, highest_rate, plan, read_models, shipped_models
 from evenly.planning.models import Models
@@ -34,7 +34,7 @@ def measured(seconds: float) -> Models:
             with SlotTrials(OperatorSpec(one.function), TrialOptions(seconds=seconds, slope=0.05)) as trials:
                 model = model_of(one.model, list(profile_threads(trials.run, how)))
             best = model.best
-            people.print(f"{one.model}: {best.rate:,.4g} tuples/s with {best.threads} threads at {best.cpu_pct:.0f} % cpu")
+            results.print(f"{one.model}: {best.rate:,.4g} tuples/s with {best.threads} threads at {best.cpu_pct:.0f} % cpu")
             models = models.with_others([model])
     return models
 
@@ -68,7 +68,7 @@ def main() -> None:
     if options.json:
         print_json("real_plan", {"seconds": options.seconds, "part": options.part}, [result])
     else:
-        people.print(
+        results.print(
             f"planned {made.rate:.4g} tuples/s ({result['threads']} threads on {result['slots']} slots), "
             f"observed {found.observed_rate:.4g}: {100 * ratio:.0f} %, {'held' if result['holds'] else 'not held'} "
             f"within {100 * TOLERANCE:.0f} %; the cores have room for {most.rate:.4g}"

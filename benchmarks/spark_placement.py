@@ -142,8 +142,8 @@ def tasks(rounds: int) -> list[dict[str, object]]:
     """Seconds of the tasks behind the shuffle, by job; the least round of each."""
     plans: dict[str, int] = {}
     with tempfile.TemporaryDirectory() as folder:
-        logged = {"spark__eventLog__enabled": "true", "spark__eventLog__dir": f"file://{folder}"}
-        spark = local_session("evenly tasks", slots=2, memory="3g", spark__eventLog__compress="false", **logged)
+        logged = {"spark.eventLog.enabled": "true", "spark.eventLog.dir": f"file://{folder}"}
+        spark = local_session("evenly tasks", slots=2, memory="3g", settings={"spark.eventLog.compress": "false", **logged})
         df = spark.range(SHORT_ROWS).select(
             (F.pow(F.rand(1), 4) * 50_000).cast("bigint").alias("key"), F.col("id").alias("value")
         )

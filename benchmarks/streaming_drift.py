@@ -208,11 +208,11 @@ def main() -> None:
     options = parser.parse_args()
     # Only state in RocksDB can be moved.
     settings = {
-        "spark__sql__streaming__stateStore__providerClass": ROCKSDB,
-        "spark__sql__shuffle__partitions": str(INSTANCES),
-        "spark__sql__session__timeZone": "UTC",
+        "spark.sql.streaming.stateStore.providerClass": ROCKSDB,
+        "spark.sql.shuffle.partitions": str(INSTANCES),
+        "spark.sql.session.timeZone": "UTC",
     }
-    spark = local_session("evenly drift", slots=2, memory="2g", **settings)
+    spark = local_session("evenly drift", slots=2, memory="2g", settings=settings)
     results: list[dict[str, object]] = []
     with tempfile.TemporaryDirectory() as scratch:
         source = stage(Path(scratch), options.folder / "congress_mentions.parquet", options.rows)

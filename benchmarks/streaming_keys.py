@@ -243,7 +243,7 @@ def main() -> None:
     parser.add_argument("--query", default="", help="only queries whose name holds this, and not what watching costs")
     parser.add_argument("--watched-rows", type=int, default=500_000, help="rows per batch where watching is measured")
     options = parser.parse_args()
-    spark = local_session("evenly streaming", slots=INSTANCES, memory="3g", spark__sql__session__timeZone="UTC")
+    spark = local_session("evenly streaming", slots=INSTANCES, memory="3g", settings={"spark.sql.session.timeZone": "UTC"})
     results: list[dict[str, object]] = []
     watching: list[dict[str, object]] = []
     with tempfile.TemporaryDirectory() as scratch:

@@ -18,7 +18,7 @@ def run(monkeypatch, *arguments):
 
 
 def told(monkeypatch, capsys, *arguments):
-    """Its exit code, what it printed for programs, and what it told people, on one line."""
+    """Its exit code, what it printed as its result, and what it told beside that, on one line."""
     code = run(monkeypatch, *arguments)
     printed = capsys.readouterr()
     return code, printed.out, " ".join(printed.err.split())

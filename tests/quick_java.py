@@ -49,7 +49,7 @@ def archive(path: Path) -> None:
     os.environ["JDK_JAVA_OPTIONS"] = _OPTIONS
     # For the process of Spark alone: the one that finds out how to start it must not write the file.
     os.environ["SPARK_SUBMIT_OPTS"] = f"-XX:ArchiveClassesAtExit={unfinished} -Xlog:disable"
-    spark = local_session("classes", slots=2, spark__sql__streaming__stateStore__providerClass=_ROCKSDB)
+    spark = local_session("classes", slots=2, settings={"spark.sql.streaming.stateStore.providerClass": _ROCKSDB})
     folder = tempfile.mkdtemp()
     try:
         rows = spark.range(100).selectExpr(

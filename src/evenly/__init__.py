@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from evenly.spark.costs.stream_apply_by_cost import stream_apply_by_cost
     from evenly.spark.costs.watch import CostWatch
     from evenly.spark.diagnosis import diagnose_checkpoint, diagnose_keys
+    from evenly.spark.java import provide_java
     from evenly.spark.keyed.aggregate_by_key import aggregate_by_key
     from evenly.spark.keyed.apply_by_key import apply_by_key
     from evenly.spark.keyed.by_key import by_key
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from evenly.spark.placing.placed_rows import placed_rows
     from evenly.spark.sending.send import send
     from evenly.spark.sending.stream_send import stream_send
+    from evenly.spark.session import local_session
     from evenly.spark.streaming.keyed_query import KeyedQuery
     from evenly.spark.streaming.running_query import RunningQuery
     from evenly.spark.streaming.stream_by_key import stream_by_key
@@ -63,7 +66,9 @@ __all__ = [
     "failed_rows",
     "good_rows",
     "learn_mapping",
+    "local_session",
     "placed_rows",
+    "provide_java",
     "recommend_cost_key",
     "send",
     "split_by_key",
@@ -99,7 +104,9 @@ _ON_SPARK = {
     "diagnose_keys": "evenly.spark.diagnosis",
     "failed_rows": "evenly.spark.costs.skipped",
     "good_rows": "evenly.spark.costs.skipped",
+    "local_session": "evenly.spark.session",
     "learn_mapping": "evenly.spark.keyed.learning",
+    "provide_java": "evenly.spark.java",
     "placed_rows": "evenly.spark.placing.placed_rows",
     "recommend_cost_key": "evenly.spark.costs.candidates",
     "send": "evenly.spark.sending.send",
@@ -111,11 +118,18 @@ _ON_SPARK = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name in _PLAIN:
-        return getattr(import_module(_PLAIN[name]), name)
-    if name in _ON_SPARK:
-        if find_spec("pyspark") is None:
-            raise MissingDependency(f"evenly.{name} needs PySpark: pip install 'evenly[spark]'")
-        return getattr(import_module(_ON_SPARK[name]), name)
-    raise AttributeError(f"module 'evenly' has no attribute {name!r}")
+if not TYPE_CHECKING:  # for a type checker a misspelt name is an error
+
+    def __getattr__(name: str) -> Any:
+        if name in _PLAIN:
+            return getattr(import_module(_PLAIN[name]), name)
+        if name in _ON_SPARK:
+            if find_spec("pyspark") is None:
+                raise MissingDependency(f"evenly.{name} needs PySpark: pip install 'evenly[spark]'")
+            return getattr(import_module(_ON_SPARK[name]), name)
+        near = get_close_matches(name, __all__, n=1)
+        raise AttributeError(f"module 'evenly' has no attribute {name!r}" + (f": did you mean {near[0]!r}?" if near else ""))
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, *(name for name in globals() if name.startswith("__"))])

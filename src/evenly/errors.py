@@ -91,6 +91,10 @@ class JavaNotFound(EvenlyError, RuntimeError):
     """No Java that Spark can run on."""
 
 
+class WrongPython(EvenlyError, RuntimeError):
+    """Spark would start its Python workers with a Python that cannot run Evenly."""
+
+
 class UnsupportedSpark(EvenlyError, RuntimeError):
     """A Spark that lacks what is asked for: too early a release, Spark Connect, or one that hashes in another way."""
 

@@ -11,7 +11,7 @@ def spark(tmp_path_factory):
     if hasattr(DataFrame, "repartitionById"):
         pytest.skip("this Spark is not an old one: run make test-old-spark")
     warehouse = str(tmp_path_factory.mktemp("warehouse"))
-    session = local_session("evenly on an old Spark", slots=2, spark__sql__warehouse__dir=warehouse)
+    session = local_session("evenly on an old Spark", slots=2, settings={"spark.sql.warehouse.dir": warehouse})
     session.conf.set("spark.sql.shuffle.partitions", "4")
     session.conf.set("spark.sql.session.timeZone", "UTC")
     yield session

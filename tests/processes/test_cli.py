@@ -9,7 +9,7 @@ import evenly
 
 
 def run(*arguments):
-    return subprocess.run([sys.executable, "-m", "evenly.cli", *arguments], capture_output=True, text=True, timeout=900)
+    return subprocess.run([sys.executable, "-m", "evenly", *arguments], capture_output=True, text=True, timeout=900)
 
 
 def test_help_names_every_command_and_where_to_start():

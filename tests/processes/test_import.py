@@ -46,6 +46,31 @@ def test_names_that_work_on_dataframes_load_pyspark_when_first_used(name):
     assert done.returncode == 0, done.stderr
 
 
-def test_an_unknown_name_is_an_attribute_error_that_names_it():
-    with pytest.raises(AttributeError, match="module 'evenly' has no attribute 'by_kye'"):
+def test_an_unknown_name_is_an_attribute_error_that_names_it_and_the_one_that_was_meant():
+    with pytest.raises(AttributeError, match=r"module 'evenly' has no attribute 'by_kye': did you mean 'by_key'\?"):
         _ = evenly.by_kye
+    with pytest.raises(AttributeError, match=r"module 'evenly' has no attribute 'xyz'$"):
+        _ = evenly.xyz
+
+
+def test_completion_shows_the_public_names_and_nothing_else():
+    assert [name for name in dir(evenly) if not name.startswith("__")] == sorted(evenly.__all__)
+
+
+def test_commands_are_loaded_when_they_are_called():
+    """What takes seconds to load, for the version, the help and a mistake in a command's name."""
+    for arguments in (["--version"], ["--help"], ["simulte"]):
+        program = (
+            f"import sys; sys.argv = ['evenly', *{arguments}]\nfrom evenly.cli.main import main\n"
+            "try: main()\nexcept SystemExit: pass\n"
+            "print(sorted({'numpy', 'numba', 'matplotlib', 'pyarrow', 'pyspark', 'jinja2'} & set(sys.modules)))"
+        )
+        done = run(program)
+        assert done.stdout.splitlines()[-1] == "[]", done.stdout + done.stderr
+
+
+def test_a_shell_completes_commands_and_their_options():
+    for words, found in (("evenly di", "diagnose"), ("evenly diagnose lo", "log"), ("evenly demo --wa", "--wait-us")):
+        asked = {"_EVENLY_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+        program = f"import os, sys; os.environ.update({asked}); sys.argv = ['evenly']\nfrom evenly.cli.main import main; main()"
+        assert found in run(program).stdout.split()

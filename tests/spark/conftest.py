@@ -20,9 +20,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = local_session(
         "evenly tests",
         slots=2,
-        spark__sql__shuffle__partitions=str(PARTITIONS),
-        spark__sql__warehouse__dir=str(tmp_path_factory.mktemp("warehouse")),
-        spark__sql__session__timeZone="UTC",
+        settings={
+            "spark.sql.shuffle.partitions": str(PARTITIONS),
+            "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
+            "spark.sql.session.timeZone": "UTC",
+        },
     )
     yield session
     session.stop()

@@ -49,10 +49,10 @@ def main(folder: Path, kind: str, fatal: str) -> None:
         return counted.writeStream.foreachBatch(write).outputMode("update")
 
     mapping_store.reached = state_migration.reached = reached
-    settings = {"spark__sql__session__timeZone": "UTC"}
+    settings = {"spark.sql.session.timeZone": "UTC"}
     if kind == "moved":
-        settings["spark__sql__streaming__stateStore__providerClass"] = ROCKSDB
-    spark = local_session("killed", slots=2, memory="512m", **settings)
+        settings["spark.sql.streaming.stateStore.providerClass"] = ROCKSDB
+    spark = local_session("killed", slots=2, memory="512m", settings=settings)
     rows = spark.readStream.schema("user string, ts timestamp").option("maxFilesPerTrigger", 1).parquet(str(folder / "in"))
     if kind == "window":
         rows = rows.withWatermark("ts", "30 minutes").withColumn("window", F.window("ts", "10 minutes"))

@@ -18,7 +18,7 @@ PARTITIONS = 4
 
 def main(port: int) -> None:
     # In local mode a task that fails is not run again, unless the master says so.
-    spark = local_session("sending", slots=PARTITIONS, memory="512m", spark__master=f"local[{PARTITIONS},8]")
+    spark = local_session("sending", slots=PARTITIONS, memory="512m", settings={"spark.master": f"local[{PARTITIONS},8]"})
     spark.range(8, numPartitions=PARTITIONS).mapInArrow(lambda batches: batches, "id long").count()
     sys.stdout.write("ready\n")
     sys.stdout.flush()

@@ -12,7 +12,7 @@ def demo(tmp_path_factory):
     page = tmp_path_factory.mktemp("demo") / "page.html"
     options = ["--rows", "60000", "--instances", "4", "--wait-us", "5", "--page", str(page), "--json"]
     done = subprocess.run(
-        [sys.executable, "-m", "evenly.cli", "demo", *options], capture_output=True, text=True, timeout=900, check=True
+        [sys.executable, "-m", "evenly", "demo", *options], capture_output=True, text=True, timeout=900, check=True
     )
     return json.loads(done.stdout), page.read_text()
 

@@ -32,7 +32,10 @@ from evenly.spark.keyed.keys import key_id
 from evenly.spark.session import local_session
 
 spark = local_session(
-    "diagnosed", slots=8, memory="1g", spark__eventLog__enabled="true", spark__eventLog__dir="file://" + sys.argv[1],
+    "diagnosed",
+    slots=8,
+    memory="1g",
+    settings={"spark.eventLog.enabled": "true", "spark.eventLog.dir": "file://" + sys.argv[1]},
 )
 
 def player(events):

@@ -26,11 +26,12 @@ def log(tmp_path):
 
 def test_a_log_is_told_to_people_with_stage_cause_and_call(run, log, tmp_path):
     page = tmp_path / "page.html"
-    code, out, err = run("log", log, "--page", page)
-    assert (code, out) == (0, "")
-    assert "stage 1 FlatMapGroupsInPandas (collect at job.py:7)" in err
-    assert "cause: keys: the largest task read 200 rows, the mean is 125 (λ 60 %), by user, day" in err
-    assert 'df.transform(evenly.by_key, key=["user", "day"], instances=4).groupBy("user", "day", "slot")' in err
+    code, out, _ = run("log", log, "--page", page)
+    assert code == 0
+    shown = " ".join(out.split())
+    assert "stage 1 FlatMapGroupsInPandas (collect at job.py:7)" in shown
+    assert "cause: keys: the largest task read 200 rows, the mean is 125 (λ 60 %), by user, day" in shown
+    assert 'df.transform(evenly.by_key, key=["user", "day"], instances=4).groupBy("user", "day", "slot")' in shown
     text = page.read_text()
     assert text.count("<svg") == 1
     assert "evenly.by_key" in text
@@ -53,9 +54,10 @@ def test_a_log_of_even_stages_says_that_there_is_nothing_to_do(run, tmp_path):
     path = tmp_path / "app-1"
     path.write_bytes(made.text(made.skewed_job(rows=(100, 100, 100, 101))))
     page = tmp_path / "page.html"
-    code, _, err = run("log", path, "--page", page)
+    code, out, err = run("log", path, "--page", page)
     assert code == 0
-    assert "Nothing to do" in err
+    assert "Nothing to do" in out
+    assert err == f"Page: {page}"
     assert "there is nothing to do" in page.read_text()
 
 

@@ -6,15 +6,15 @@ import pytest
 
 from command import told
 from evenly.cli import output
-from evenly.cli.main import app
+from evenly.cli.main import COMMANDS, command_line
 from evenly.errors import UnwritableFile
 from evenly.files import write_whole
 
 
 @pytest.fixture(params=[40, 80])
 def narrow(request, monkeypatch):
-    monkeypatch.setattr(output.people, "_width", request.param)
-    assert output.people.width == request.param
+    monkeypatch.setattr(output.results, "_width", request.param)
+    assert output.results.width == request.param
 
 
 @pytest.mark.parametrize("name", ["[bold]rows.parquet", "[/x].parquet", "run[1].csv"])
@@ -26,13 +26,13 @@ def test_brackets_in_what_a_user_gave_are_printed_as_they_are(monkeypatch, capsy
 
 def test_styles_are_no_part_of_the_text(capsys):
     output.say("saved ", ("12 s", "bold"), " [at best]")
-    assert capsys.readouterr().err == "saved 12 s [at best]\n"
+    assert capsys.readouterr().out == "saved 12 s [at best]\n"
 
 
 def test_data_does_not_steer_the_terminal(capsys):
     output.say("a\x1b[2Jb\r", ("c\x07", "bold"), "\nd\x9b")
     output.print_table(("key", "rows"), [("k\x1b[31m", "1")])
-    printed = capsys.readouterr().err
+    printed = capsys.readouterr().out
     assert printed.startswith("a\ufffd[2Jb\ufffdc\ufffd\nd\ufffd\n")
     assert "k\ufffd[31m" in printed
     assert "\x1b" not in printed
@@ -43,7 +43,7 @@ def test_no_terminal_is_too_narrow_for_a_number(capsys):
     lines = [("12 mapPartitions at somewhere/in/a/long/path.py:12", "1,234,567", "541,332", "98,765,432", "a hot key [x]")]
     headings = ("stage", "rows of all instances", "bytes", "milliseconds", "cause")
     output.print_table(headings, lines * 2, left=(0, 4), folded=0)
-    printed = capsys.readouterr().err
+    printed = capsys.readouterr().out
     assert all(printed.count(text) == 2 for text in lines[0][1:])
     assert all(text in printed for text in headings)
     assert "".join(line[:18].strip() for line in printed.splitlines()[3:6]).startswith("12 mapPartitions")
@@ -60,8 +60,17 @@ def test_help_is_broken_where_the_terminal_ends(monkeypatch, capsys):
 
 
 def test_every_command_says_what_it_does():
+    app = command_line(COMMANDS)
     groups = [app, *(group.typer_instance for group in app.registered_groups)]
     assert all(command.help for group in groups for command in group.registered_commands)
+
+
+def test_the_list_of_commands_says_what_the_commands_themselves_say():
+    """It is made without loading them."""
+    app = command_line(COMMANDS)
+    said = {command.name: command.help.split("\n\n")[0] for command in app.registered_commands}
+    said |= {group.name: group.typer_instance.info.help for group in app.registered_groups}
+    assert said == {name: command.summary for name, command in COMMANDS.items()}
 
 
 def test_a_page_that_cannot_be_written_is_told_before_the_work(monkeypatch, capsys, tmp_path):

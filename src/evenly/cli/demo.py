@@ -12,7 +12,7 @@ from rich.text import Text
 
 from evenly.checks import checked_instances
 from evenly.cli.options import Json, check_file, make_folder
-from evenly.cli.output import people, print_json, say, steps_progress
+from evenly.cli.output import print_json, results, say, steps_progress
 from evenly.errors import InvalidParameter, MissingDependency
 from evenly.files import write_whole
 from evenly.report.comparison import Comparison, PlacedRun
@@ -76,11 +76,9 @@ def _compare(rows: int, instances: int, wait_us: float, event_log: Path | None) 
             progress.update(bar, advance=1, description=description)
 
         logged = (
-            {}
-            if event_log is None
-            else {"spark__eventLog__enabled": "true", "spark__eventLog__dir": event_log.resolve().as_uri()}
+            {} if event_log is None else {"spark.eventLog.enabled": "true", "spark.eventLog.dir": event_log.resolve().as_uri()}
         )
-        spark = local_session("evenly demo", slots=instances, memory="2g", **logged)
+        spark = local_session("evenly demo", slots=instances, memory="2g", settings=logged)
         try:
             step("repeating the recorded events")
             df = job.football_rows(spark, rows)
@@ -120,7 +118,7 @@ def _print(comparison: Comparison, page: Path) -> None:
     table.add_row("λ of rows", f"{by_hash.imbalance_pct:.1f} %", "", f"{by_evenly.imbalance_pct:.1f} %", "")
     table.add_row("stage", "", f"{by_hash.stage_s:.1f}", "", f"{by_evenly.stage_s:.1f}")
     table.add_row("whole job", "", f"{by_hash.job_s:.1f}", "", f"{by_evenly.job_s:.1f}")
-    people.print(table)
+    results.print(table)
     say(
         "By hash the grouped stage took ",
         (f"{comparison.ratio:.2f}", "bold"),

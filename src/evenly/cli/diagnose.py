@@ -13,7 +13,7 @@ import numpy as np
 import typer
 
 from evenly.cli.options import Json, check_file, instance_numbers
-from evenly.cli.output import bytes_progress, print_json, print_table, say, steps_progress
+from evenly.cli.output import bytes_progress, note, print_json, print_table, say, steps_progress
 from evenly.diagnosis.application import Application, read_application
 from evenly.diagnosis.causes import Cause, Repeated, Thresholds, diagnose_stage, repeated_findings
 from evenly.diagnosis.event_log import open_event_log
@@ -254,8 +254,8 @@ def _print_log(application: Application, shown: Sequence[Repeated], table: Seque
         say(f"  saved at best: {one.saved_s:,.1f} s. What to do: {one.worst.remedy}")
         if one.worst.call:
             say("    ", (one.worst.call, "bold"))
-    for note in application.notes():
-        say(note)
+    for limit in application.notes():
+        say(limit)
     _say_page(page)
 
 
@@ -269,4 +269,4 @@ def _print_checkpoint(diagnosis: CheckpointDiagnosis, table: Sequence[Sequence[s
 
 def _say_page(page: Path | None) -> None:
     if page is not None:
-        say(f"Page: {page}")
+        note(f"Page: {page}")

@@ -1,37 +1,75 @@
-"""The command `evenly` itself: its commands, and how errors reach people."""
+"""The command `evenly` itself: its commands, each loaded when it is called, and how errors reach people."""
 
 from __future__ import annotations
 
 import inspect
+import os
 import sys
-from typing import Annotated
+from collections.abc import Collection
+from importlib import import_module
+from typing import Annotated, NamedTuple
 
 import typer
 
 import evenly
-from evenly.cli import demo, diagnose, paper, paper_shuffle, plan, profile, simulate, simulate_batches, simulate_shuffle
-from evenly.cli.output import say
+from evenly.cli.output import note
 from evenly.errors import EvenlyError
 
-app = typer.Typer(
-    name="evenly",
-    help="Keeps the parallel instances of a Spark stage equally busy.",
-    epilog="Start with: evenly demo",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-app.command("demo")(demo.demo)
-app.add_typer(diagnose.app)
-paper.app.command("posg")(paper_shuffle.posg)
-paper.app.command("osg")(paper_shuffle.osg)
-app.command("plan")(plan.plan_command)
-app.command("profile")(profile.profile)
-app.add_typer(paper.app)
-simulate.app.command("shuffle")(simulate_shuffle.shuffle)
-simulate.app.command("batches")(simulate_batches.batches)
-app.add_typer(simulate.app)
+
+class _Command(NamedTuple):
+    module: str
+    name: str
+    """Of the function, or of the `Typer` where it is a group of commands."""
+    summary: str
+    """What the list of commands says of it, without loading it."""
+
+
+COMMANDS = {
+    "demo": _Command(
+        "evenly.cli.demo", "demo", "Run a skewed PySpark job twice, by Spark's hash and with Evenly, and show who was busy."
+    ),
+    "diagnose": _Command("evenly.cli.diagnose", "app", "Say what is uneven, why, and what would fix it."),
+    "plan": _Command(
+        "evenly.cli.plan",
+        "plan_command",
+        "Say how many threads, slots and machines a dataflow needs for a rate, what breaks first, and how sure that is.",
+    ),
+    "profile": _Command(
+        "evenly.cli.profile",
+        "profile",
+        "Measure what threads of an operator carry on one slot: the peak stable rate, cpu and memory for each number of them.",
+    ),
+    "paper": _Command("evenly.cli.paper", "app", "Rerun a published paper and compare."),
+    "simulate": _Command("evenly.cli.simulate", "app", "Try groupings on your own data, without Spark."),
+}
+
+
+def command_line(loaded: Collection[str]) -> typer.Typer:
+    """The command, with these of its commands loaded: the others can be listed, not run."""
+    app = typer.Typer(
+        name="evenly",
+        help="Keeps the parallel instances of a Spark stage equally busy.",
+        epilog="Start with: evenly demo",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_options)
+    for name, (module, attribute, summary) in COMMANDS.items():
+        if name not in loaded:
+            app.command(name, help=summary)(_not_loaded)
+            continue
+        command = getattr(import_module(module), attribute)
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, name=name)
+        else:
+            app.command(name)(command)
+    _unwrap_help(app)
+    return app
+
+
+def _not_loaded() -> None:
+    """Never run: a command that is named is loaded."""
 
 
 def _unwrap_help(commands: typer.Typer) -> None:
@@ -44,17 +82,13 @@ def _unwrap_help(commands: typer.Typer) -> None:
             _unwrap_help(group.typer_instance)
 
 
-_unwrap_help(app)
-
-
 def _print_version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"evenly {evenly.__version__}")
         raise typer.Exit
 
 
-@app.callback()
-def options(
+def _options(
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
@@ -64,8 +98,9 @@ def options(
 
 def main() -> None:
     """Run the command; an error of ours is one sentence, not a traceback."""
+    completing = "_EVENLY_COMPLETE" in os.environ
     try:
-        app()
+        command_line(COMMANDS if completing else sys.argv[1:])()
     except EvenlyError as error:
-        say(("error:", "bold red"), f" {error}")
+        note(("error:", "bold red"), f" {error}")
         sys.exit(2)

@@ -1,4 +1,4 @@
-"""How commands speak: people on standard error and in tables, programs in one JSON object on standard output."""
+"""How commands speak: results on standard output, for people or as one JSON object; progress, notes and errors beside them."""
 
 from __future__ import annotations
 
@@ -27,18 +27,28 @@ from rich.text import Text
 import evenly
 
 _ENOUGH, _FOLDED_AT_LEAST = 10_000, 16
-people = Console(stderr=True, highlight=False, markup=False)
+results = Console(highlight=False, markup=False)
+beside = Console(stderr=True, highlight=False, markup=False)
 """Text is printed as it is: names, paths and messages may have square brackets, which `rich` would take for its markup."""
-
 
 _HARMLESS = dict.fromkeys((*range(10), *range(11, 32), *range(127, 160)), "\ufffd")
 """Control characters, but for line breaks: from a user's data they would steer the terminal."""
 
 
 def say(*parts: str | tuple[str, str]) -> None:
-    """One paragraph for people: texts, and pairs of a text and its style."""
-    told = [it.translate(_HARMLESS) if isinstance(it, str) else (it[0].translate(_HARMLESS), it[1]) for it in parts]
-    people.print(Text.assemble(*told), soft_wrap=True)
+    """One paragraph of a result: texts, and pairs of a text and its style."""
+    results.print(_text(parts), soft_wrap=True)
+
+
+def note(*parts: str | tuple[str, str]) -> None:
+    """The same for what is no result: an error, or where a page was written."""
+    beside.print(_text(parts), soft_wrap=True)
+
+
+def _text(parts: Sequence[str | tuple[str, str]]) -> Text:
+    return Text.assemble(
+        *(it.translate(_HARMLESS) if isinstance(it, str) else (it[0].translate(_HARMLESS), it[1]) for it in parts)
+    )
 
 
 def print_json(command: str, parameters: Mapping[str, object], results: Sequence[Mapping[str, object]]) -> None:
@@ -56,7 +66,7 @@ def print_table(
     folded: int | None = None,
     section: Callable[[Sequence[str]], object] = lambda _: None,
 ) -> None:
-    """Lines of text for people. The columns `left` begin at the left, the column `folded` takes more lines where it is long,
+    """Lines of text, a result. The columns `left` begin at the left, the column `folded` takes more lines where it is long,
     and there is space between lines for which `section` is not the same.
     """
     lines = [[cell.translate(_HARMLESS) for cell in line] for line in lines]
@@ -71,14 +81,14 @@ def print_table(
         previous = section(line)
     # A terminal that is too narrow breaks the lines: a number that is cut off would be read as another one.
     least = _width(table) - (0 if folded is None else max(0, _longest(headings, lines, folded) - _FOLDED_AT_LEAST))
-    if least > people.width:
+    if least > results.width:
         table.width = least
-    people.print(table, crop=False)
+    results.print(table, crop=False)
 
 
 def _width(table: Table) -> int:
     """How wide a table is that has all the room it wants."""
-    return Measurement.get(people, people.options.update(max_width=_ENOUGH), table).maximum
+    return Measurement.get(results, results.options.update(max_width=_ENOUGH), table).maximum
 
 
 def _longest(headings: Sequence[str], lines: Sequence[Sequence[str]], column: int) -> int:
@@ -102,4 +112,4 @@ def bytes_progress() -> Progress:
 
 def _progress(width: int, *columns: ProgressColumn) -> Progress:
     described = TextColumn(f"{{task.description:<{width}}}", markup=False)
-    return Progress(SpinnerColumn(), described, BarColumn(), *columns, console=people, transient=True)
+    return Progress(SpinnerColumn(), described, BarColumn(), *columns, console=beside, transient=True)

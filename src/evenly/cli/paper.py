@@ -8,6 +8,7 @@ import typer
 
 from evenly.cli.options import Json
 from evenly.cli.paper_rerun import Out, checked_runs, figure_option, rerun
+from evenly.cli.paper_shuffle import osg, posg
 from evenly.lab.papers.dkg.bench import Bench as DkgBench
 from evenly.lab.papers.dkg.paper import PAPER as DKG
 from evenly.lab.papers.hone.bench import Bench as HoneBench
@@ -75,3 +76,7 @@ def model_driven(
     is observed in the simulator here. All figures take some minutes, the slot counts alone a second.
     """
     rerun(MODEL_DRIVEN, PlansBench(seed), figure, runs=None, out=out, json=json)
+
+
+app.command("posg")(posg)
+app.command("osg")(osg)

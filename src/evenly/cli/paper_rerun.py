@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from evenly.cli.options import make_folder
-from evenly.cli.output import people, print_json, runs_progress, say
+from evenly.cli.output import note, print_json, results, runs_progress, say
 from evenly.errors import InvalidParameter
 from evenly.files import write_whole
 from evenly.lab.papers.publication import B, Publication
@@ -82,7 +82,7 @@ def _print_table(one: PaperFigure) -> None:
         table = Table(*headings, title=f"{one.label}. {one.title}", title_justify="left")
         for row in rows:
             table.add_row(*row)
-        people.print(table)
+        results.print(table)
 
 
 def _print(figures: list[PaperFigure], about: Paper, written: list[Path]) -> None:
@@ -107,7 +107,7 @@ def _print(figures: list[PaperFigure], about: Paper, written: list[Path]) -> Non
             if not good:
                 reasons.append(f"{one.label}, {verdict['series']}: {verdict['published']}: {verdict['why']}")
         table.add_section()
-    people.print(table)
+    results.print(table)
     for one in figures:
         _print_table(one)
     if reasons:
@@ -115,4 +115,4 @@ def _print(figures: list[PaperFigure], about: Paper, written: list[Path]) -> Non
     for reason in reasons:
         say(f"  {reason}")
     if written:
-        say(f"Page: {written[0]}, and {len(written) - 1} pictures beside it")
+        note(f"Page: {written[0]}, and {len(written) - 1} pictures beside it")

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from evenly.cli.options import Json, check_file
-from evenly.cli.output import print_json, print_table, say
+from evenly.cli.output import note, print_json, print_table, say
 from evenly.dataflow.files import find_dataflow, shipped_names
 from evenly.dataflow.graph import Dataflow
 from evenly.errors import InvalidParameter
@@ -151,7 +151,7 @@ def _print_more(moved: Replan | None, run: Rehearsal | None, real: RealRun | Non
             f"{real.completion_ms_mean:,.0f} ms on average, {real.completion_ms_p99:,.0f} ms at p99",
         )
     if page is not None:
-        say(f"Page: {page}")
+        note(f"Page: {page}")
 
 
 def _hosts(catalogue: Catalogue, have: list[str], *, here: bool) -> Catalogue | Cluster:

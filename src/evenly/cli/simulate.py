@@ -8,8 +8,10 @@ from typing import Annotated
 import typer
 
 from evenly.cli.options import Json, check_file, instance_numbers, wanted_names
-from evenly.cli.output import print_json, print_table, runs_progress, say
+from evenly.cli.output import note, print_json, print_table, runs_progress, say
 from evenly.cli.recorded_columns import keys_of, numbers_of
+from evenly.cli.simulate_batches import batches
+from evenly.cli.simulate_shuffle import shuffle
 from evenly.files import write_whole
 from evenly.lab.simulation.catalogue import KEYED, keyed
 from evenly.lab.simulation.recorded import BEFORE, ITSELF, Outcome, compare
@@ -91,6 +93,10 @@ def keys(
         _print(source, outcomes, page)
 
 
+app.command("shuffle")(shuffle)
+app.command("batches")(batches)
+
+
 def _table(outcomes: list[Outcome]) -> list[tuple[str, ...]]:
     """One line for each grouping and number of instances, as text."""
     by = {(one.grouping, one.instances, one.series): one for one in outcomes}
@@ -134,4 +140,4 @@ def _print(source: str, outcomes: list[Outcome], page: Path | None) -> None:
     if any(one.needs_merge for one in outcomes):
         say("* may put a key on several instances: what is computed by key must be merged afterwards")
     if page is not None:
-        say(f"Page: {page}")
+        note(f"Page: {page}")

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from evenly.cli.options import Json, check_file, instance_numbers, wanted_names
-from evenly.cli.output import print_json, print_table, runs_progress, say
+from evenly.cli.output import note, print_json, print_table, runs_progress, say
 from evenly.cli.recorded_columns import keys_of, numbers_of
 from evenly.errors import InvalidParameter
 from evenly.files import write_whole
@@ -147,7 +147,7 @@ def _print(source: str, outcomes: list[ShuffleOutcome], page: Path | None) -> No
         said = ", ".join(f"{one.grouping} at {one.load_pct:g} % ({one.speedup_mean:.2f} times)" for one in best)
         say(f"Best on {count} instances: {said}")
     if page is not None:
-        say(f"Page: {page}")
+        note(f"Page: {page}")
 
 
 def _each(outcomes: list[ShuffleOutcome]) -> list[float]:

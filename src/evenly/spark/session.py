@@ -1,36 +1,54 @@
-"""A local Spark session for demonstrations, benchmarks and tests."""
+"""A Spark session on this machine: for a first try, demonstrations, benchmarks and tests."""
 
 from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from importlib.resources import as_file, files
+from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from evenly.errors import InvalidParameter
 from evenly.spark.java import provide_java
 
 
-def local_session(name: str, *, slots: int, memory: str = "2g", **settings: str) -> SparkSession:
-    """Spark on this machine alone, with `slots` tasks at a time, no web UI, and quiet logs.
+def local_session(
+    name: str = "evenly", *, slots: int | None = None, memory: str = "2g", settings: Mapping[str, str] | None = None
+) -> SparkSession:
+    """Spark on this machine alone, with `slots` tasks at a time (by default as many as there are cores), no web UI, quiet logs.
 
-    `settings` are Spark settings with `__` for the dots: `spark__sql__adaptive__enabled="false"`.
+    Finds a Java as `provide_java` does, and runs your functions with the Python that this is called from, whether or not its
+    environment is activated. `memory` is for Spark itself; `settings` are more of Spark's own, which go before these.
+
+        spark = evenly.local_session(slots=4, settings={"spark.sql.session.timeZone": "UTC"})
+
+    Where this process has a session already, that one is returned, if it has as many slots.
     """
+    wanted = os.cpu_count() or 1 if slots is None else slots
+    if not isinstance(wanted, int) or isinstance(wanted, bool) or wanted < 1:
+        raise InvalidParameter(f"slots must be a whole number of tasks at a time, at least 1, got {slots!r}")
+    given = {} if settings is None else dict(settings)
+    master = given.get("spark.master", f"local[{wanted}]")
+    running = SparkSession.getActiveSession()
+    if running is not None and (there := running.conf.get("spark.master")) != master:
+        raise InvalidParameter(f"this process has a Spark session on {there} already: use that one, or stop it before")
     provide_java()
     os.environ["PYSPARK_PYTHON"] = sys.executable
     with as_file(files("evenly.spark") / "log4j2.properties") as logging:
         builder = (
             SparkSession.Builder()
-            .master(f"local[{slots}]")
+            .master(master)
             .appName(name)
             .config("spark.driver.memory", memory)
             .config("spark.driver.host", "127.0.0.1")
             .config("spark.driver.bindAddress", "127.0.0.1")
-            .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile=file:{logging}")
+            .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={Path(logging).resolve().as_uri()}")
             .config("spark.ui.enabled", "false")
             .config("spark.ui.showConsoleProgress", "false")
-            .config("spark.sql.shuffle.partitions", str(slots))
+            .config("spark.sql.shuffle.partitions", str(wanted))
         )
-        for key, value in settings.items():
-            builder = builder.config(key.replace("__", "."), value)
+        for key, value in given.items():
+            builder = builder.config(key, value)
         return builder.getOrCreate()

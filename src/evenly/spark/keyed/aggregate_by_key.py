@@ -20,6 +20,7 @@ from evenly.spark.keyed.results import Results
 from evenly.spark.keyed.split import placed_by_part, planned_split
 from evenly.spark.nested_types import parts_of
 from evenly.spark.placing.own_columns import own_name
+from evenly.spark.python_workers import check_python
 from evenly.worker.groups.pandas_rows import Conversion
 
 _NAMED = 5
@@ -62,6 +63,7 @@ def aggregate_by_key(
             f"give Spark's aggregate columns, or one Merging: got {len(aggregates)} aggregates, {len(native)} of them columns"
         )
     merging = aggregates[0]
+    check_python(df.sparkSession)
     check_distinct(df)
     _check_given(df)
     names, planned = planned_split(

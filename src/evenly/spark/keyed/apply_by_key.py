@@ -17,6 +17,7 @@ from evenly.spark.keyed.functions import check_function, check_no_iterator
 from evenly.spark.keyed.keys import Key, check_distinct, key_columns, key_names, key_types
 from evenly.spark.keyed.layout import lay_out
 from evenly.spark.keyed.results import Results
+from evenly.spark.python_workers import check_python
 from evenly.worker.groups.frames import frames_by_group
 from evenly.worker.groups.tables import tables_by_group
 
@@ -56,6 +57,7 @@ def apply_by_key(
     check_frame(df)
     if df.isStreaming:
         raise StreamingMismatch("apply_by_key works on a batch DataFrame: call it inside foreachBatch, or use by_key")
+    check_python(df.sparkSession)
     check_function(function)
     check_no_iterator(function, "the function")
     with_key = _takes_key(function)

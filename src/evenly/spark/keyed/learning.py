@@ -21,6 +21,7 @@ from evenly.keys.mapping import Mapping
 from evenly.sketches.hashing import derive
 from evenly.spark.frames import check_frame
 from evenly.spark.keyed.keys import Key, key_id, key_names, type_names
+from evenly.spark.python_workers import check_python
 from evenly.spark.worker_errors import worker_errors
 from evenly.worker.learning import LEARNT, PartitionLearner
 
@@ -57,6 +58,7 @@ def learn_mapping(df: DataFrame, *, key: Key, instances: int, tolerance_pct: flo
     checked_whole(seed, "seed", -(2**63), 2**63 - 1)
     if df.isStreaming:
         raise StreamingMismatch("a mapping cannot be learnt from a streaming DataFrame: learn it from a batch of earlier rows")
+    check_python(df.sparkSession)
     names = key_names(df, key)
     reserve = None if tolerance_pct is None else sample_reserve(instances, tolerance_pct)
     rows = _weighted(df.select(key_id(names).alias("id")), reserve, seed)

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 from evenly.emission.destinations.base import Destination
 from evenly.emission.destinations.delivery import Pacing
 from evenly.errors import InvalidParameter
+from evenly.spark.python_workers import check_python
 from evenly.spark.sending.kept import IDENTITY
 from evenly.spark.worker_errors import worker_errors
 from evenly.worker.delivery import sending_task
@@ -55,6 +56,7 @@ def send_bodies(encoded: DataFrame, to: Destination, pacing: Pacing, *, sender: 
 
     An error of ours in a task is raised as such.
     """
+    check_python(encoded.sparkSession)
     task = sending_task(to, pacing, sender, batch, kept=IDENTITY in encoded.columns)
     with worker_errors():
         told = encoded.mapInArrow(task, _COUNTS).collect()

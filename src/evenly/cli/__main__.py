@@ -1,5 +1,0 @@
-"""`python -m evenly.cli`, for where the command is not on the PATH."""
-
-from evenly.cli.main import main
-
-main()

@@ -1,0 +1,74 @@
+"""A session that `local_session` starts, and one of the user's whose workers would run another Python."""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from evenly import local_session
+from evenly.errors import InvalidParameter
+
+OTHER_PYTHON = """#!/bin/sh
+exec {python} -I -S "$@"
+"""
+
+
+def run(program, *arguments, **environment):
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program), *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=900,
+        env={name: it for name, it in os.environ.items() if name != "PYSPARK_PYTHON"}
+        | {"PYTHONWARNINGS": "ignore"}
+        | environment,
+    )
+
+
+def test_a_session_of_another_size_is_not_given_out_as_the_one_that_was_asked_for(spark):
+    assert local_session(slots=2) is spark
+    with pytest.raises(InvalidParameter, match=r"has a Spark session on local\[2\] already"):
+        local_session(slots=3)
+
+
+@pytest.mark.parametrize("slots", [0, True, "2", 1.5])
+def test_slots_are_a_whole_number(slots):
+    with pytest.raises(InvalidParameter, match="slots must be a whole number"):
+        local_session(slots=slots)
+
+
+def test_workers_of_another_python_are_told_before_the_first_job(tmp_path):
+    """As in a kernel or from cron, where the environment is not activated and `python3` is another one."""
+    other = tmp_path / "bin with a space" / "python3"
+    other.parent.mkdir()
+    other.write_text(OTHER_PYTHON.format(python=sys.executable))
+    other.chmod(0o755)
+    program = """
+        import os, sys
+        from pyspark.sql import SparkSession
+        import evenly
+        spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+        df = spark.range(100).selectExpr("id", "id % 5 as user")
+        for call in (
+            lambda: evenly.by_key(df, key="user", instances=2),
+            lambda: evenly.apply_by_key(df, lambda group: group, df.schema, key="user", instances=2),
+            lambda: evenly.apply_by_cost(df, lambda row: [], "n int", instances=2),
+            lambda: evenly.send(df, to=evenly.TcpLines("127.0.0.1", 1)),
+        ):
+            try:
+                call()
+            except evenly.errors.WrongPython as error:
+                print(error)
+        spark.sparkContext.pythonExec = sys.executable
+        print(evenly.by_key(df, key="user", instances=2).count())
+    """
+    done = run(program, PATH=f"{other.parent}:{os.environ['PATH']}")
+    assert done.returncode == 0, done.stderr[-3000:]
+    *said, counted = done.stdout.splitlines()
+    assert counted == "100"
+    assert len(said) == 4
+    for line in said:
+        assert line.startswith(f"Spark's Python workers would run {other}, not {sys.executable}, and it lacks what is needed")
+        assert "PYSPARK_PYTHON" in line
