@@ -42,7 +42,7 @@ test-old-spark: $(READY) ## Run a short test on PySpark 3.5 and 4.0, each in an 
 	sh scripts/old_spark.sh $(BIN)/python
 
 test-faults: $(READY) $(CLASSES) ## Run SCHEDULES=300 seeded schedules of faults from SEED=0 on a cluster on loopback; goes on where it was stopped
-	PYTHONPATH=tests $(BIN)/python -m faults --seed $(SEED) --schedules $(SCHEDULES) --out $(FAULTS)
+	PYTHONPATH=tests $(BIN)/python -m faults --seed $(SEED) --schedules $(SCHEDULES) --processes 2 --out $(FAULTS)
 
 bench-micro: $(READY) ## Measure the kernels on one core, beside numpy and DataSketches
 	$(BIN)/python benchmarks/micro.py

@@ -1,10 +1,11 @@
-"""python -m faults [--seed N] [--schedules N] [--list] [--out FILE]"""
+"""python -m faults [--seed N] [--schedules N] [--processes N] [--list] [--out FILE]"""
 
 from __future__ import annotations
 
 import argparse
 import json
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -26,7 +27,7 @@ def main() -> int:
     if asked.schedule:
         return _one(Schedule.from_json(asked.schedule), shrink=asked.shrink)
     if asked.seeds:
-        return _many([draw(seed) for seed in asked.seeds], Path(asked.out), shrink=asked.shrink)
+        return _campaign(asked.seeds, asked)
     if asked.schedules is None:
         if asked.list:
             _say(draw(asked.seed).told())
@@ -37,7 +38,55 @@ def main() -> int:
         for seed in seeds:
             _say(draw(seed).told())
         return 0
-    return _many([draw(seed) for seed in seeds], Path(asked.out), shrink=asked.shrink)
+    return _campaign(list(seeds), asked)
+
+
+def _campaign(seeds: list[int], asked: argparse.Namespace) -> int:
+    out = Path(asked.out)
+    if asked.processes > 1:
+        _side_by_side(seeds, out, asked)  # what is left after that is nothing, and is told
+    return _many([draw(seed) for seed in seeds], out, shrink=asked.shrink)
+
+
+def _side_by_side(seeds: list[int], out: Path, asked: argparse.Namespace) -> None:
+    """Several campaigns at once, each with a cluster of its own: one leaves cores idle while it waits for its faults."""
+    _gather(out)  # of a campaign that was killed
+    done = _done(out)
+    left = [seed for seed in seeds if str(seed) not in done]
+    parts = {out.with_name(f"{out.name}.{number}"): left[number :: asked.processes] for number in range(asked.processes)}
+    running = [
+        subprocess.Popen(
+            [
+                *(sys.executable, "-m", "faults", "--out", str(part), "--seeds", *map(str, share)),
+                *([] if asked.shrink else ["--no-shrink"]),
+            ]
+        )
+        for part, share in parts.items()
+        if share
+    ]
+    try:
+        for one in running:
+            one.wait()
+    finally:
+        for one in running:
+            one.terminate()
+            one.wait()
+        _gather(out)
+
+
+def _gather(out: Path) -> None:
+    """Put the outcomes of campaigns side by side into one file."""
+    done, parts = _done(out), list(out.parent.glob(f"{out.name}.*"))
+    for part in parts:
+        done |= _done(part)
+    out.write_text(json.dumps(done, indent=1))
+    for part in parts:
+        part.unlink()
+
+
+def _done(out: Path) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = json.loads(out.read_text()) if out.exists() else {}
+    return found
 
 
 def _asked() -> argparse.Namespace:
@@ -47,6 +96,7 @@ def _asked() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0, help="the seed, or with --schedules the first one")
     parser.add_argument("--schedules", type=int, help="how many seeds, one after the other")
     parser.add_argument("--seeds", type=int, nargs="+", help="these seeds, one after the other")
+    parser.add_argument("--processes", type=int, default=1, help="how many of these run at once, each on a cluster of its own")
     parser.add_argument("--schedule", help="a schedule as JSON, as a shrunk one is printed")
     parser.add_argument("--list", action="store_true", help="say what would be run")
     parser.add_argument("--out", default="faults.json", help="outcomes; seeds that are in it already are not run again")
@@ -75,21 +125,12 @@ def _tell_shrunk(runner: Runner, schedule: Schedule, outcome: dict[str, Any]) ->
 
 def _many(schedules: list[Schedule], out: Path, *, shrink: bool) -> int:
     """Schedules in the order in which a driver serves longest; what has been run is kept in a file."""
-    done: dict[str, dict[str, Any]] = json.loads(out.read_text()) if out.exists() else {}
+    done = _done(out)
     left = [schedule for schedule in schedules if str(schedule.seed) not in done]
     left.sort(key=lambda one: (one.settings.speculation, one.seed))
     begun = time.monotonic()
-    with Runner(Path(tempfile.mkdtemp(prefix="evenly-faults-"))) as runner:
-        for number, schedule in enumerate(left, 1):
-            outcome = runner.run(schedule)
-            record = {"operation": schedule.operation, "faults": [fault.kind for fault in schedule.faults], **outcome}
-            _say(f"{number}/{len(left)} {outcome['verdict']} in {outcome['seconds']} s, {schedule.told()}")
-            if outcome["verdict"] not in _GOOD:
-                _say(f"  {outcome.get('why', '')[:600]}\n  again: python -m faults --seed {schedule.seed}")
-                if shrink:
-                    record |= _tell_shrunk(runner, schedule, outcome)
-            done[str(schedule.seed)] = record
-            out.write_text(json.dumps(done, indent=1))
+    if left:
+        _run(left, done, out, shrink=shrink)
     records = {int(seed): record for seed, record in done.items()}
     _say(table(records, OPERATIONS, KINDS))
     failed = {seed: record for seed, record in records.items() if record["verdict"] not in _GOOD}
@@ -101,6 +142,20 @@ def _many(schedules: list[Schedule], out: Path, *, shrink: bool) -> int:
         f"{time.monotonic() - begun:.0f} s now"
     )
     return 1 if failed else 0
+
+
+def _run(schedules: list[Schedule], done: dict[str, dict[str, Any]], out: Path, *, shrink: bool) -> None:
+    with Runner(Path(tempfile.mkdtemp(prefix="evenly-faults-"))) as runner:
+        for number, schedule in enumerate(schedules, 1):
+            outcome = runner.run(schedule)
+            record = {"operation": schedule.operation, "faults": [fault.kind for fault in schedule.faults], **outcome}
+            _say(f"{number}/{len(schedules)} {outcome['verdict']} in {outcome['seconds']} s, {schedule.told()}")
+            if outcome["verdict"] not in _GOOD:
+                _say(f"  {outcome.get('why', '')[:600]}\n  again: python -m faults --seed {schedule.seed}")
+                if shrink:
+                    record |= _tell_shrunk(runner, schedule, outcome)
+            done[str(schedule.seed)] = record
+            out.write_text(json.dumps(done, indent=1))
 
 
 def _say(text: str) -> None:
