@@ -26,19 +26,17 @@ def main() -> int:
     asked = _asked()
     if asked.schedule:
         return _one(Schedule.from_json(asked.schedule), shrink=asked.shrink)
-    if asked.seeds:
-        return _campaign(asked.seeds, asked)
-    if asked.schedules is None:
+    if asked.schedules is None and not asked.seeds:
         if asked.list:
             _say(draw(asked.seed).told())
             return 0
         return _one(draw(asked.seed), shrink=asked.shrink)
-    seeds = range(asked.seed, asked.seed + asked.schedules)
+    seeds = asked.seeds or list(range(asked.seed, asked.seed + asked.schedules))
     if asked.list:
         for seed in seeds:
             _say(draw(seed).told())
         return 0
-    return _campaign(list(seeds), asked)
+    return _campaign(seeds, asked)
 
 
 def _campaign(seeds: list[int], asked: argparse.Namespace) -> int:
