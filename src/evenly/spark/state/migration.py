@@ -336,11 +336,8 @@ def _check_mappings(old: Mapping, new: Mapping) -> None:
 
 def _check_stopped(spark: SparkSession, path: str) -> None:
     """Refuse a query that runs in this application, in whichever session. One that runs elsewhere cannot be seen from here."""
-    folder = Folder(spark, path)
-    if folder.has("metadata"):
-        identity = json.loads(lineage.opened(folder.read("metadata").decode())).get("id")
-        if identity in running_query_ids(spark):
-            raise ImmovableState(f"the query of checkpoint {path} is running: stop it before its state is moved")
+    if lineage.query_id(Folder(spark, path)) in running_query_ids(spark):
+        raise ImmovableState(f"the query of checkpoint {path} is running: stop it before its state is moved")
 
 
 def _check_partitions(store: Store, new: Mapping) -> None:

@@ -271,6 +271,7 @@ class KeyedQuery(RunningQuery):
             raise ImmovableState(why)
         if any(str(other.id) == self.id and str(other.runId) != self.runId for other in spark.streams.active):
             raise CheckpointMismatch(f"this query has ended, and another one runs on its checkpoint {checkpoint}: ask that one")
+        self._store.check_unchanged()
         check_change(spark, checkpoint, self._store)
 
     def _start(self) -> Event:
