@@ -89,9 +89,19 @@ class _Plan:
         return [(store, at) for store in self.stores.stores if (at := self.places_of(store)) is not None]
 
 
-def check_movable(spark: SparkSession, checkpoint: str | os.PathLike[str], *, key: tuple[str, ...], slot: str) -> None:
-    """Raise `ImmovableState` if the state of a query could not be moved to another mapping. Reads schemas, no state."""
-    _planned(spark, os.fspath(checkpoint), key, slot)
+def check_movable(
+    spark: SparkSession, checkpoint: str | os.PathLike[str], *, key: tuple[str, ...], slot: str, by_slot: int = 1
+) -> None:
+    """Raise `ImmovableState` if the state of a query, `by_slot` operators of which group by the slot, could not be moved to
+    another mapping. Reads schemas, no state."""
+    path = os.fspath(checkpoint)
+    known = {store.operator for store, _ in _planned(spark, path, key, slot).grouped_by_slot()}
+    if len(known) < by_slot:
+        raise ImmovableState(
+            f"{by_slot} operators of the query of checkpoint {path} group by the slot, and the state of {len(known)} says so: "
+            "a slot that was renamed, and comes out of a function in Python or of both sides of a join, is not known any more. "
+            f"Call it {slot!r} again before you group by it, in a new checkpoint"
+        )
 
 
 def migrate_state(
