@@ -114,21 +114,22 @@ def counted(df, keys):
 
 
 RESULT = "user string, rows bigint, moments string, amounts string, timers string"
-LATER_MS = 10**12
+LATER_MS = 10**14  # of event time and of the clock
+LIFE_MS = 10**12
 
 
 COLUMNS = ["user", "rows", "moments", "amounts", "timers"]
 
 
-def remembering():
+def remembering(life_ms=None):
     """A processor that keeps a value, a list, a map and timers for each user. Made here, to be sent to Python by value."""
 
     class Remembering(StatefulProcessor):
         def init(self, handle):
             self.handle = handle
-            self.rows = handle.getValueState("rows", "rows bigint")
-            self.moments = handle.getListState("moments", "moment bigint")
-            self.amounts = handle.getMapState("amounts", "amount bigint", "rows bigint")
+            self.rows = handle.getValueState("rows", "rows bigint", life_ms)
+            self.moments = handle.getListState("moments", "moment bigint", life_ms)
+            self.amounts = handle.getMapState("amounts", "amount bigint", "rows bigint", life_ms)
 
         def handleInputRows(self, key, rows, timerValues):  # noqa: ARG002, N802, N803 - Spark's names
             for frame in rows:
@@ -160,6 +161,13 @@ def remembered(df, keys):
     return df.groupBy(*keys).applyInPandas(all_at_once, RESULT)
 
 
+def expiring(df, keys):
+    """The same with a time to live, by which Spark keeps each value once more: under the time of its end and the key."""
+    if df.isStreaming:
+        return df.groupBy(*keys).transformWithStateInPandas(remembering(LIFE_MS), RESULT, "update", "ProcessingTime")
+    return remembered(df, keys)
+
+
 def joined(df, keys):
     left = df.where("amount % 5 = 0").select(*keys, "moment")
     right = df.where("amount % 5 = 1").select(*keys, F.col("moment").alias("other"))
@@ -177,6 +185,7 @@ OPERATORS = {
     "deduplication": (deduplicated, "append"),
     "applyInPandasWithState": (counted, "update"),
     "transformWithState": (remembered, "update"),
+    "transformWithState with times to live": (expiring, "update"),
     "join": (joined, "append"),
     "two operators": (two_operators, "update"),
 }

@@ -250,6 +250,12 @@ def test_a_kept_file_that_was_changed_is_noticed(spark, tmp_path):
     with HttpReceiver() as receiver:
         options = {"to": evenly.HttpPost(receiver.url), "sender": "s", "batch": 0, "checkpoint": tmp_path}
         evenly.send(spark.range(9), **options)
+        rows = max(Path(tmp_path).glob("evenly/sending/0/*/part-*"), key=lambda part: part.stat().st_size)
+        whole = rows.read_bytes()
+        rows.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+        with pytest.raises(DamagedData, match=r"rows of batch 0 that were kept for s cannot be read .*restore them"):
+            evenly.send(spark.range(9), **options)
+        rows.write_bytes(whole)
         (told,) = Path(tmp_path, "evenly", "sending").glob("*.json")
         content = json.loads(told.read_text())
         told.write_text(json.dumps({**content, "sender": uuid.uuid4().hex}))

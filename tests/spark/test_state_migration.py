@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from moved_queries import OPERATORS, ROWS, SCHEMA, Query, aggregated, deduplicated, on_its_instance
 from pyspark.errors import StreamingQueryException
-from pyspark.sql.types import StructType, _parse_datatype_string
+from pyspark.sql.types import ArrayType, StructType, _parse_datatype_string
 
 from evenly.errors import DamagedData, ImmovableState, InvalidCheckpoint, InvalidParameter
 from evenly.spark.keyed.learning import learn_mapping
@@ -371,6 +371,10 @@ def test_the_slot_is_found_by_the_schemas_of_the_state():
     assert (layout.key, layout.slot) == (("u",), "s")
     with pytest.raises(ImmovableState, match=r"is grouped by \(u, s\), not by \(player, slot\)"):
         key_layout("dedupe", renamed, key=("player",), slot="slot")
+    twice, within = StructType([*renamed.fields]).add("copy", "integer", metadata=mark), StructType().add("group", renamed)
+    for marked in (twice, within, StructType().add("groups", ArrayType(renamed)).add("slot", "integer")):
+        with pytest.raises(ImmovableState, match=r"the slot inside a struct or twice: group by \(user, slot\)"):
+            key_layout("dedupe", marked, key=("user",), slot="slot")
     side = StructType().add("u", "string").add("s", "integer", metadata=mark).add("n", "integer")
     assert value_paths(JOIN, side, layout, slot="slot") == (((3, 1),),)
     with pytest.raises(ImmovableState, match="operator sessionWindowStateStoreSaveExec cannot be moved"):

@@ -10,6 +10,7 @@ from evenly.errors import (
     CheckpointMismatch,
     ColumnConflict,
     DamagedData,
+    ImmovableState,
     InvalidParameter,
     StreamingMismatch,
     UnknownColumn,
@@ -134,3 +135,26 @@ def test_a_pipeline_that_leaves_the_window_out_is_refused_before_it_starts(visit
             window="window",
             look=False,
         )
+
+
+@pytest.mark.usefixtures("rocksdb")
+def test_a_slot_that_one_of_two_states_does_not_know_is_refused_before_anything_is_moved(visits):
+    """Its groups would be begun anew, each under its new slot."""
+
+    def build(placed):
+        distinct = placed.dropDuplicates(["user", "slot", "ts"])
+        rows = distinct.mapInPandas(lambda frames: frames, "user string, ts timestamp, slot int").withColumnRenamed(
+            "slot", "place"
+        )
+        counts = rows.groupBy("user", "place").count()
+        return counts.writeStream.outputMode("update").foreachBatch(
+            lambda batch, number: batch.write.mode("overwrite").parquet(f"{visits.output}/batch={number}")
+        )
+
+    visits.add(300)
+    query = visits.run(build, mapping=by_hash(), controller=False)
+    with pytest.raises(ImmovableState, match=r"2 operators .* group by the slot, and the state of 1 says so.* Call it 'slot'"):
+        query.change_mapping(turned(by_hash()))
+    visits.add(300)
+    assert len(visits.run(build, controller=False).versions) == 1
+    assert visits.written("user") == visits.expected("user")

@@ -114,6 +114,8 @@ def _use(columns: tuple[Role, ...], *, keys: int, windowed: bool) -> Use:
         return Use.WHOLE
     if found & {SLOT, FROM_SLOT} and not key | window <= found:
         return Use.WRONG
+    if FROM_SLOT in found and not windowed:  # state is moved by its slot, which is not to be seen in what was computed from it
+        return Use.WRONG
     if window | key <= found <= window | key | {SLOT}:
         return Use.FORGOTTEN
     return Use.FINER if key <= found else Use.ANOTHER

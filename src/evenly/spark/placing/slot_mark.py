@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from pyspark.sql import DataFrame
-from pyspark.sql.types import StructType
+from pyspark.sql.types import DataType, StructType
 
 from evenly.spark.placing.own_columns import own_name
 
@@ -26,6 +26,11 @@ def slot_names(fields: StructType, slot: str) -> tuple[str, ...]:
     """The fields of a schema that hold the slot: those with its mark, whatever they are called now; without a mark the name."""
     found = tuple(field.name for field in fields.fields if MARK in (field.metadata or {}))
     return found or tuple(name for name in fields.names if name.lower() == slot.lower())
+
+
+def has_mark(kind: DataType) -> bool:
+    """Whether a type is a struct of which a field is a marked slot."""
+    return isinstance(kind, StructType) and any(MARK in (field.metadata or {}) for field in kind.fields)
 
 
 def placing_key(fields: StructType, slot: str) -> tuple[str, ...]:

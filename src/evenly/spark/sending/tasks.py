@@ -5,17 +5,20 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from evenly.emission.destinations.base import Destination
 from evenly.emission.destinations.delivery import Pacing
-from evenly.errors import InvalidParameter
+from evenly.errors import DamagedData, InvalidParameter
+from evenly.spark.jvm.java_errors import Py4JError
 from evenly.spark.python_workers import check_python
 from evenly.spark.sending.kept import IDENTITY
 from evenly.spark.worker_errors import worker_errors
 from evenly.worker.delivery import sending_task
 
 _COUNTS = "partition int, rows bigint, size_bytes bigint, unasked bigint, attempt int"
+_UNREADABLE = re.compile(r"\[FAILED_READ_FILE.*")
 _SENDER = re.compile(r"[!-.0-~]{1,128}")
 
 
@@ -57,7 +60,16 @@ def send_bodies(encoded: DataFrame, to: Destination, pacing: Pacing, *, sender: 
     An error of ours in a task is raised as such.
     """
     check_python(encoded.sparkSession)
-    task = sending_task(to, pacing, sender, batch, kept=IDENTITY in encoded.columns)
-    with worker_errors():
-        told = encoded.mapInArrow(task, _COUNTS).collect()
+    kept = IDENTITY in encoded.columns
+    task = sending_task(to, pacing, sender, batch, kept=kept)
+    try:
+        with worker_errors():
+            told = encoded.mapInArrow(task, _COUNTS).collect()
+    except (PySparkException, Py4JError) as error:
+        if not kept or (unreadable := _UNREADABLE.search(str(error))) is None:
+            raise
+        raise DamagedData(
+            f"the rows of batch {batch} that were kept for {sender} cannot be read ({unreadable.group().strip()}): some may "
+            "have been sent, so they are not made anew; restore them"
+        ) from error
     return Sent(sender, batch, tuple(sorted((TaskSent(*row) for row in told), key=lambda task: task.partition)))

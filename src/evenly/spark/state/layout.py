@@ -9,7 +9,8 @@ from pyspark.sql.types import IntegerType, StructType
 
 from evenly.errors import ImmovableState
 from evenly.spark.keyed.keys import last_part
-from evenly.spark.placing.slot_mark import placing_key, slot_names
+from evenly.spark.nested_types import parts_of
+from evenly.spark.placing.slot_mark import has_mark, placing_key, slot_names
 from evenly.spark.state.reading import JOIN
 from evenly.spark.state.unsafe_rows import Path
 
@@ -57,6 +58,11 @@ def key_layout(operator: str, grouping: StructType, *, key: Sequence[str], slot:
         found = names if len(names) == len(wanted) + 1 else ()
     else:
         slots = slot_names(grouping, slot)
+        if len(slots) > 1 or any(map(has_mark, parts_of(StructType([it for it in grouping if it.name not in slots])))):
+            raise ImmovableState(
+                f"the state of {operator} is grouped by ({', '.join(names)}), which has the slot inside a struct or twice: "
+                f"group by ({', '.join((*key, slot))}), each a column of its own"
+            )
         if not slots:
             return None
         by_name = {name.lower(): name for name in names}

@@ -196,6 +196,16 @@ def opened(metadata: str) -> str:
     return metadata.split("\n", 1)[1] if metadata.startswith(CLOSED) else metadata
 
 
+def query_id(lineage: Folder) -> str | None:
+    """The id of the query of a lineage, also where it is closed; None if none was started there, or Spark cannot read it."""
+    if not lineage.has("metadata"):
+        return None
+    try:
+        return str(json.loads(opened(lineage.read("metadata").decode()))["id"])
+    except (ValueError, LookupError, TypeError):
+        return None
+
+
 def is_closed(lineage: Folder) -> bool:
     """Whether a folder is a checkpoint whose state was moved to another one."""
     return lineage.has("metadata") and lineage.read("metadata").startswith(CLOSED.encode())

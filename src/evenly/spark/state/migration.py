@@ -89,9 +89,19 @@ class _Plan:
         return [(store, at) for store in self.stores.stores if (at := self.places_of(store)) is not None]
 
 
-def check_movable(spark: SparkSession, checkpoint: str | os.PathLike[str], *, key: tuple[str, ...], slot: str) -> None:
-    """Raise `ImmovableState` if the state of a query could not be moved to another mapping. Reads schemas, no state."""
-    _planned(spark, os.fspath(checkpoint), key, slot)
+def check_movable(
+    spark: SparkSession, checkpoint: str | os.PathLike[str], *, key: tuple[str, ...], slot: str, by_slot: int = 1
+) -> None:
+    """Raise `ImmovableState` if the state of a query, `by_slot` operators of which group by the slot, could not be moved to
+    another mapping. Reads schemas, no state."""
+    path = os.fspath(checkpoint)
+    known = {store.operator for store, _ in _planned(spark, path, key, slot).grouped_by_slot()}
+    if len(known) < by_slot:
+        raise ImmovableState(
+            f"{by_slot} operators of the query of checkpoint {path} group by the slot, and the state of {len(known)} says so: "
+            "a slot that was renamed, and comes out of a function in Python or of both sides of a join, is not known any more. "
+            f"Call it {slot!r} again before you group by it, in a new checkpoint"
+        )
 
 
 def migrate_state(
@@ -336,11 +346,8 @@ def _check_mappings(old: Mapping, new: Mapping) -> None:
 
 def _check_stopped(spark: SparkSession, path: str) -> None:
     """Refuse a query that runs in this application, in whichever session. One that runs elsewhere cannot be seen from here."""
-    folder = Folder(spark, path)
-    if folder.has("metadata"):
-        identity = json.loads(lineage.opened(folder.read("metadata").decode())).get("id")
-        if identity in running_query_ids(spark):
-            raise ImmovableState(f"the query of checkpoint {path} is running: stop it before its state is moved")
+    if lineage.query_id(Folder(spark, path)) in running_query_ids(spark):
+        raise ImmovableState(f"the query of checkpoint {path} is running: stop it before its state is moved")
 
 
 def _check_partitions(store: Store, new: Mapping) -> None:

@@ -74,10 +74,10 @@ def change_windows(
     return _enforced(store, Version(new.version, reason, spans, figures=figures))
 
 
-def check_change(spark: SparkSession, checkpoint: str, store: MappingStore) -> None:
-    """Refuse a change that could not be brought in force, while the query still runs."""
+def check_change(spark: SparkSession, checkpoint: str, store: MappingStore, *, by_slot: int = 1) -> None:
+    """Refuse a change that could not be brought in force, while the query still runs; `by_slot` operators use the slot."""
     if store.placement.window is None:
-        check_movable(spark, checkpoint, key=store.placement.key, slot=store.placement.slot)
+        check_movable(spark, checkpoint, key=store.placement.key, slot=store.placement.slot, by_slot=by_slot)
     else:
         _window_starts(spark, checkpoint, store)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 
 from evenly.errors import InvalidParameter
-from evenly.keys.placed import Use, judge_pipeline, use_of
+from evenly.keys.placed import SLOT, Use, judge_pipeline, use_of
 from evenly.spark.jvm.plan_roles import keyed_operators
 
 _LOG = logging.getLogger(__name__)
@@ -20,10 +20,12 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Grouped:
-    """Whether a pipeline keeps state, and what those of its operators group by that use the placement."""
+    """Whether a pipeline keeps state, what those of its operators group by that use the placement, and how many with state
+    have the slot among what they group by."""
 
     stateful: bool
     placed: tuple[tuple[str, ...], ...]
+    by_slot: int
 
 
 def check_grouped(df: DataFrame, *, key: tuple[str, ...], slot: str, window: str | None) -> Grouped:
@@ -35,4 +37,5 @@ def check_grouped(df: DataFrame, *, key: tuple[str, ...], slot: str, window: str
     for warning in verdict.warnings:
         _LOG.warning("%s", warning)
     whole = [it.names for it in operators if use_of(it, keys=len(key), windowed=window is not None) is Use.WHOLE]
-    return Grouped(any(it.stateful for it in operators), tuple(whole))
+    by_slot = sum(it.stateful and SLOT in (*it.roles, *(it.other_side or ())) for it in operators)
+    return Grouped(any(it.stateful for it in operators), tuple(whole), by_slot)

@@ -271,7 +271,8 @@ class KeyedQuery(RunningQuery):
             raise ImmovableState(why)
         if any(str(other.id) == self.id and str(other.runId) != self.runId for other in spark.streams.active):
             raise CheckpointMismatch(f"this query has ended, and another one runs on its checkpoint {checkpoint}: ask that one")
-        check_change(spark, checkpoint, self._store)
+        self._store.check_unchanged()
+        check_change(spark, checkpoint, self._store, by_slot=self._by_slot)
 
     def _start(self) -> Event:
         spark, checkpoint = self._pipeline.spark, self._pipeline.checkpoint
@@ -288,7 +289,7 @@ class KeyedQuery(RunningQuery):
             self._immovable = self._immovable or why_not_again(query)
 
         def started() -> do.Instructions:
-            self._query = query
+            self._query, self._by_slot = query, grouped.by_slot
             if observation is not None:
                 self._runs[number] = _Run(query, observation, ReadRows(spark, query, instances, grouped.placed))
             return self._machine.started(stateful=grouped.stateful, immovable=self._immovable)

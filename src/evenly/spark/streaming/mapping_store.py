@@ -23,6 +23,7 @@ from evenly.keys.mapping import Mapping
 from evenly.sealed import opened, sealed
 from evenly.spark.jvm.hadoop_files import Folder
 from evenly.spark.jvm.java_errors import Py4JJavaError
+from evenly.spark.jvm.starting import running_query_ids
 from evenly.spark.placing.mapping_check import check_fit, hashed_alike
 from evenly.spark.placing.placement import Span
 from evenly.spark.state import lineage
@@ -78,10 +79,12 @@ class MappingStore:
     """Reads and writes the versions of one query's mapping."""
 
     def __init__(self, spark: SparkSession, checkpoint: str, placement: Placement) -> None:
+        self._spark = spark
         self._checkpoint = Folder(spark, checkpoint)
         self._folder = self._checkpoint.child("evenly")
         self.placement = placement
         self._digests: dict[int, str] = {}
+        self._seen = ""  # the digest of the log as this one last read or wrote it
         self.versions: tuple[Version, ...] = ()
 
     def load(self) -> tuple[Version, ...]:
@@ -128,6 +131,7 @@ class MappingStore:
 
     def propose(self, mapping: Mapping) -> None:
         """Write the mapping of a version that is not in force yet."""
+        self.check_unchanged()
         text = replace(mapping, columns=self.placement.key, types=self.placement.types).to_json()
         self._folder.write(_file(mapping.version), text)
         self._digests[mapping.version] = _digest(text.encode())
@@ -143,28 +147,48 @@ class MappingStore:
         reached("enforced")
 
     def note(self, number: int, figures: dict[str, float]) -> None:
-        """Add what was measured to a version that is in force."""
-        self._write_log(
-            tuple(replace(it, figures={**it.figures, **figures}) if it.number == number else it for it in self.versions)
-        )
+        """Add what was measured to a version that is in force; not where another run of the query has written since."""
+        if self._is_unchanged():
+            self._write_log(
+                tuple(replace(it, figures={**it.figures, **figures}) if it.number == number else it for it in self.versions)
+            )
 
     def begun(self) -> bool:
-        """Whether the query has written anything: only then may there be state under a mapping."""
+        """Whether the query has written anything, or runs and soon will: only then may there be state under a mapping."""
         logs = ("offsets", "commits", lineage.LINEAGES)
-        return any(self._checkpoint.child(name).names() for name in logs) or lineage.is_closed(self._checkpoint)
+        if any(self._checkpoint.child(name).names() for name in logs) or lineage.is_closed(self._checkpoint):
+            return True
+        return lineage.query_id(self._checkpoint) in running_query_ids(self._spark)
+
+    def _is_unchanged(self) -> bool:
+        """Whether the log is what this one last read or wrote. The first version is written over what never came to a start."""
+        return not self.versions or (self._folder.has(_LOG) and _digest(self._read(_LOG)) == self._seen)
+
+    def check_unchanged(self) -> None:
+        """Refuse to write over the mappings of another run: its state would be looked for under those of this one."""
+        if not self._is_unchanged():
+            raise CheckpointMismatch(
+                f"another run of the query of checkpoint {self._checkpoint.path} has changed its mapping since this one read "
+                f"version {self.versions[-1].number}: run one query on a checkpoint at a time, and ask the one that runs now"
+            )
 
     def _write_log(self, versions: tuple[Version, ...]) -> None:
+        self.check_unchanged()
         content = {
             **self.placement.told(),
             "mappings": {str(number): digest for number, digest in sorted(self._digests.items())},
             "versions": [{**asdict(version), "spans": [list(span) for span in version.spans]} for version in versions],
         }
-        self._folder.write(_LOG, sealed(content, kind=FORMAT, version=FORMAT_VERSION, indent=1))
+        text = sealed(content, kind=FORMAT, version=FORMAT_VERSION, indent=1)
+        self._folder.write(_LOG, text)
+        self._seen = _digest(text.encode())
         self.versions = versions
 
     def _read_log(self) -> dict[str, Any]:
+        text = self._read(_LOG)
+        self._seen = _digest(text)
         content = opened(
-            self._read(_LOG),
+            text,
             kind=FORMAT,
             version=FORMAT_VERSION,
             what="log of mappings",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from evenly.checks import checked_instances
 from evenly.errors import InvalidParameter, StreamingMismatch, UnknownColumn
@@ -15,6 +16,7 @@ from evenly.keys.dkg import DKG
 from evenly.keys.mapping import Mapping
 from evenly.spark.features import Feature, require
 from evenly.spark.frames import check_frame, check_new_column
+from evenly.spark.jvm.hadoop_files import Folder
 from evenly.spark.keyed.keys import Key, key_names, type_names
 from evenly.spark.placing.canary import check_slots_lead
 from evenly.spark.placing.mapping_check import check_is, check_same_types
@@ -25,6 +27,9 @@ from evenly.spark.streaming.mapping_store import MappingStore, Placement, Versio
 from evenly.spark.streaming.query_settings import QuerySettings, Trigger
 from evenly.spark.streaming.starting import Build, Pipeline
 from evenly.spark.streaming.waiting import forgotten_end
+
+_STARTS: dict[str, threading.RLock] = {}
+_STARTS_LOCK = threading.Lock()
 
 
 def stream_by_key(
@@ -91,19 +96,28 @@ def stream_by_key(
     at = settings.checkpoint
     store = MappingStore(spark, at, placement)
     # Until a query has begun no state depends on a mapping: one that was written by a call that failed then binds nobody.
-    if store.begun() and store.load():
-        recover_move(spark, at, store)
-        in_force, why = store.mapping(store.versions[-1].number), ""
-    else:
-        in_force, why = _first_mapping(frames, placement, mapping, look=look)
-    deciding = None
-    if controller:
-        # A change for new windows moves nothing, so there is no budget for it.
-        deciding = DriftController(in_force, threshold_pct=threshold_pct, budget_pct=100.0 if window else budget_pct)
-    if not store.versions:
-        store.propose(in_force)
-        store.enforce(Version(1, why, ((1, None),)))
-    return KeyedQuery(Pipeline(frames, build, settings), store, deciding)
+    first = None if store.begun() else _first_mapping(frames, placement, mapping, look=look)
+    with _starting(spark, at):
+        # Another call may have begun it while this one looked at the stream: then its mapping is the query's.
+        if store.begun() and store.load():
+            recover_move(spark, at, store)
+            in_force, why = store.mapping(store.versions[-1].number), ""
+        else:
+            in_force, why = first or _first_mapping(frames, placement, mapping, look=look)
+        deciding = None
+        if controller:
+            # A change for new windows moves nothing, so there is no budget for it.
+            deciding = DriftController(in_force, threshold_pct=threshold_pct, budget_pct=100.0 if window else budget_pct)
+        if not store.versions:
+            store.propose(in_force)
+            store.enforce(Version(1, why, ((1, None),)))
+        return KeyedQuery(Pipeline(frames, build, settings), store, deciding)
+
+
+def _starting(spark: SparkSession, checkpoint: str) -> threading.RLock:
+    """Held by one start of a checkpoint's query at a time: of two, the second is to find what the first has written."""
+    with _STARTS_LOCK:
+        return _STARTS.setdefault(Folder(spark, checkpoint).resolved("evenly"), threading.RLock())
 
 
 def _checked_placement(frames: tuple[DataFrame, ...], key: Key, instances: int, slot: str, window: str | None) -> Placement:

@@ -1,0 +1,51 @@
+"""`stream_by_key` where two calls have one checkpoint: the second finds what the first has written, and keeps it."""
+
+from dataclasses import replace
+
+import pytest
+from visiting import INSTANCES, by_hash, turned
+
+from evenly.errors import CheckpointMismatch
+from evenly.spark.streaming.mapping_store import MappingStore, Placement, Version
+
+
+def test_a_call_that_looked_before_another_began_goes_on_under_the_mapping_of_that_one(visits, monkeypatch):
+    visits.add()
+    others = []
+
+    def looking(_):
+        others.append(visits.run(visits.counts("user"), mapping=turned(by_hash()), controller=False))
+        visits.add()
+        return False
+
+    monkeypatch.setattr("evenly.spark.streaming.stream_by_key.can_look", looking)
+    query = visits.run(visits.counts("user"), controller=False)
+    assert query.mapping == others[0].mapping
+    assert visits.written("user") == visits.expected("user")
+    assert visits.misplaced(query.mapping) == (len(visits.expected("user")), 0)
+
+
+@pytest.mark.usefixtures("rocksdb")
+def test_a_handle_that_another_run_has_overtaken_writes_over_nothing(visits):
+    visits.add()
+    build = visits.counts("user")
+    overtaken = visits.run(build, mapping=by_hash(), controller=False)
+    later = visits.run(build, controller=False)
+    later.change_mapping(turned(later.mapping))
+    with pytest.raises(CheckpointMismatch, match=r"another run .* has changed .* since this one read version 1: run one"):
+        overtaken.change_mapping(turned(by_hash(), 2))
+    visits.add()
+    query = visits.run(build, controller=False)
+    assert query.mapping == later.mapping
+    assert visits.written("user") == visits.expected("user")
+
+
+def test_a_figure_of_a_run_that_another_has_overtaken_is_not_written(spark, tmp_path):
+    one, other = (MappingStore(spark, str(tmp_path), Placement(("user",), INSTANCES, "slot")) for _ in range(2))
+    one.propose(by_hash())
+    one.enforce(Version(1, "given", ((1, None),)))
+    other.load()
+    one.propose(replace(by_hash(), version=2))
+    one.enforce(Version(2, "asked for", ((2, None),)))
+    other.note(1, {"after_pct": 1.0})
+    assert [(version.number, version.figures) for version in one.load()] == [(1, {}), (2, {})]
