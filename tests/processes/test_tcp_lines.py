@@ -110,6 +110,14 @@ def test_a_receiver_that_says_it_has_more_than_was_sent_fails_the_delivery(pacin
         deliver(BODIES, TcpLines("127.0.0.1", answering(b"251\n")), PARTITION, pacing())
 
 
+@pytest.mark.parametrize(("answer", "advised"), [(b"251\n", False), (b"249\n", False), (b"thanks\n", True)])
+def test_a_receiver_that_does_acknowledge_is_not_to_be_trusted_without(pacing, answer, advised):
+    """Without acknowledgements the delivery would succeed, and the rows that it did not take would be lost."""
+    with pytest.raises(DestinationFailed) as failed:
+        deliver(BODIES, TcpLines("127.0.0.1", answering(answer)), PARTITION, pacing(2.0))
+    assert ("acknowledge=False" in str(failed.value)) is advised
+
+
 def test_one_large_write_to_a_slow_receiver_is_not_called_hanging(pacing):
     """It takes in 4 MB within some four time limits, and a part of it within each."""
 

@@ -70,7 +70,8 @@ class _Lines:
     def __init__(self, to: TcpLines, timeout_s: float) -> None:
         self._to, self._timeout_s = to, timeout_s
         self._sent = 0
-        self._told, self._heard, self._hearing = 0, b"", True
+        self._told, self._counts = 0, False
+        self._heard, self._hearing = b"", True
         self._socket = until_accepted(lambda left_s: socket.create_connection((to.host, to.port), left_s), timeout_s, str(to))
         self._socket.settimeout(0.0)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -159,9 +160,12 @@ class _Lines:
         for line in lines:
             if not line.strip().isdigit() or len(line) > 20:
                 raise self._unacknowledged(f"it answered {line[:80]!r}, not a count")
-            self._told = int(line)
+            self._told, self._counts = int(line), True
             if self._told > self._sent:
-                raise self._unacknowledged(f"it says that it has {self._told}, more than were sent on this connection")
+                raise self._unacknowledged(
+                    f"it says that it has {self._told}, more than were sent on this connection; it must count those of each "
+                    "connection alone"
+                )
         if len(self._heard) > 20:
             raise self._unacknowledged(f"it answered {self._heard[:80]!r}, not a count")
 
@@ -176,5 +180,7 @@ class _Lines:
         return int.from_bytes(fcntl.ioctl(self._socket.fileno(), termios.TIOCOUTQ, bytes(4)), sys.byteorder)
 
     def _unacknowledged(self, why: str) -> DestinationFailed:
-        remedy = "; if it never acknowledges, use TcpLines(…, acknowledge=False)" if self._to.acknowledge else ""
+        # To one that does acknowledge this would lose the rows that it has just not acknowledged.
+        never = self._to.acknowledge and not self._counts
+        remedy = "; if it never acknowledges, use TcpLines(…, acknowledge=False)" if never else ""
         return DestinationFailed(f"{self._to} did not acknowledge {self._sent} lines: {why}{remedy}")

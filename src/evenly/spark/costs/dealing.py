@@ -45,7 +45,7 @@ def _estimate(df: DataFrame, table: CostTable) -> Column:
     if not table.ids.size:
         return otherwise
     by_id = ById.of(table.ids.view(np.uint64), values[:-1])
-    return by_id.found(lookup_tables(df, {"costs": by_id.table})["costs"], ID, otherwise)
+    return by_id.found(lookup_tables(df, by_id.tables("costs")), "costs", ID, otherwise)
 
 
 def _instance(instances: int) -> str:

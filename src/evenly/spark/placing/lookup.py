@@ -42,33 +42,37 @@ def lookup_tables(df: DataFrame, tables: dict[str, Table]) -> dict[str, Column]:
 class ById:
     """Values by the id of a key, found by two comparisons, whatever the number of keys.
 
-    Ids are hashes: their low bits lead to a place, their high bits to another. One table holds both halves, each place as its
-    id and its value: one subquery, whatever is looked up.
+    Ids are hashes: their low bits lead to a place, their high bits to another. Both halves are one table of ids, and what
+    belongs to them another, in the smallest type. Every use of a table in a plan is a copy of it in each task, also behind
+    the shuffle; so ids are used twice, values once, and the latter are not kept beside ids.
     """
 
-    table: I64
+    ids: I64
+    values: Table
     bits: int
 
     @classmethod
     def of(cls, ids: U64, values: Table) -> ById:
-        """For at least one id, each with its value."""
+        """For at least one id, each with its value, none below 0."""
         halves = two_choice_tables(ids)
-        pairs = [np.stack([in_places(half, ids).view(np.int64), in_places(half, values)], axis=1) for half in halves]
-        return cls(np.concatenate(pairs).astype(np.int64).ravel(), halves[0].size.bit_length() - 1)
+        placed, told = (np.concatenate([in_places(half, each) for half in halves]) for each in (ids, values))
+        return cls(placed.view(np.int64), smallest(told), halves[0].size.bit_length() - 1)
 
-    def found(self, known: Column, identity: str, otherwise: Column) -> Column:
-        """The value of the id in column `identity`, a BIGINT, or else `otherwise`, which is not null; `known` is this table as
-        `lookup_tables` gave it. Written with functions and SQL: a method of a column is ten calls of the JVM, a function two.
+    def tables(self, name: str) -> dict[str, Table]:
+        """What `lookup_tables` is to be given for this, under this name."""
+        return {f"{name} ids": self.ids, f"{name} values": self.values}
+
+    def found(self, known: dict[str, Column], name: str, identity: str, otherwise: Column) -> Column:
+        """The value of the id in column `identity`, a BIGINT, or else `otherwise`, which is not null; `known` are the tables
+        that `lookup_tables` gave. Written with functions and SQL: a method of a column is ten calls of the JVM, a function two.
         """
         size = 1 << self.bits
-        identified = F.col(identity)
-        for place in (
-            f"(cast(shiftrightunsigned({identity}, {64 - self.bits}) as int) + {size}) * 2",
-            f"cast({identity} & {size - 1}L as int) * 2",
-        ):
-            there = F.equal_null(entry(known, place), identified)
-            otherwise = F.nvl(F.when(there, entry(known, f"{place} + 1")), otherwise)
-        return otherwise
+        ids, identified = known[f"{name} ids"], F.col(identity)
+        second = f"cast(shiftrightunsigned({identity}, {64 - self.bits}) as int) + {size}"
+        first = f"cast({identity} & {size - 1}L as int)"
+        in_second = F.when(F.equal_null(entry(ids, second), identified), F.expr(second))
+        place = F.nvl(F.when(F.equal_null(entry(ids, first), identified), F.expr(first)), in_second)
+        return F.nvl(F.get(known[f"{name} values"], place), otherwise)
 
 
 def entry(table: Column, place: str) -> Column:

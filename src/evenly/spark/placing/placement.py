@@ -97,7 +97,8 @@ class _Tables:
         mappings = [span.mapping for span in spans]
         heavy = [ById.of(it.heavy_keys, it.heavy_instances) if it.heavy_keys.size else None for it in mappings]
         tables: dict[str, Table] = {f"buckets {at}": smallest(it.buckets) for at, it in enumerate(mappings)}
-        tables |= {f"heavy {at}": by_id.table for at, by_id in enumerate(heavy) if by_id is not None}
+        for at, by_id in enumerate(heavy):
+            tables |= {} if by_id is None else by_id.tables(f"heavy {at}")
         if slots:
             tables["constants"] = murmur3.partition_constants(mappings[-1].instances)
         return cls(spans, heavy, lookup_tables(df, tables))
@@ -107,7 +108,7 @@ class _Tables:
         bucket = f"cast(pmod({_name('id')}, {self.spans[at].mapping.buckets.size}L) as int)"
         routed = entry(self.columns[f"buckets {at}"], bucket)
         heavy = self.heavy[at]
-        return routed if heavy is None else heavy.found(self.columns[f"heavy {at}"], _name("id"), routed)
+        return routed if heavy is None else heavy.found(self.columns, f"heavy {at}", _name("id"), routed)
 
 
 def _routed(df: DataFrame, known: _Tables, names: tuple[str, ...], window: str | None) -> DataFrame:

@@ -28,7 +28,10 @@ from evenly.keys.dkg import DKG, KeyCounts
 
 _LEAST_TRACKED, _MOST_TRACKED = 64, 16_384
 _CHARACTERS = 7_200
-"""What all observations of a batch may add to its progress event, names and punctuation apart."""
+"""What the observation of a batch may add to its progress event, names and punctuation apart."""
+_CHARACTERS_OF_A_SIDE = 700
+"""What Spark itself tells of each further DataFrame in such an event (a source, its state), and names and punctuation of its
+observation: all of them share what is left. So the event of a join stays below 10 kB too."""
 _MOST_INSTANCES_TOLD = 128
 _BUCKETS_PART = 0.6
 _CHARACTERS_PER_DIGIT = 2.0 / 3.0  # two hexadecimal digits are a byte, three bytes are four characters
@@ -127,7 +130,7 @@ class Observation:
     def __init__(self, name: str, *, instances: int, learner: DKG, sides: int = 1) -> None:
         self._name, self._instances, self._learner = name, instances, learner
         self._tracked_keys = 4 * min(learner.counters, _MOST_TRACKED // 4)
-        room = _CHARACTERS / sides
+        room = (_CHARACTERS - _CHARACTERS_OF_A_SIDE * (sides - 1)) / sides
         self._instances_told = min(instances, max(1, _MOST_INSTANCES_TOLD // sides))
         room -= 2 * self._instances_told * _INSTANCES.characters
         self._buckets = Entries(3, 3) if learner.bucket_count <= 16**3 else Entries(4, 4)
