@@ -265,8 +265,8 @@ def _print_log(
             say("    ", (line, "bold"))
     if wrong:
         say(
-            f"\nIn all the application would save at most {diagnosis.saved_s:,.1f} s of {application.seconds:,.1f} s: what runs at "
-            "the same time counts once."
+            f"\nIn all the application would save at most {diagnosis.saved_s:,.1f} s of {application.seconds:,.1f} s: what "
+            "runs at the same time counts once."
         )
     if application.own_told:
         say(f"{application.own_told}.")

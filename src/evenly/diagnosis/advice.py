@@ -6,7 +6,7 @@ import re
 
 from evenly.diagnosis.calls import by_key_call, setting_call
 from evenly.diagnosis.findings import Advice
-from evenly.diagnosis.stages import PastStage
+from evenly.diagnosis.stages import Exchange, PastStage
 
 MIB = 1 << 20
 GROUPED = ("FlatMapGroupsIn", "AggregateIn", "ArrowAggregate", "MapGroups", "TransformWithState")
@@ -33,7 +33,7 @@ def with_tasks(stage: PastStage, tasks: int) -> Advice | None:
         return _of_shuffle(stage, tasks)
     if stage.work.python and stage.operators:
         return Advice(f"{tasks} tasks: spread the rows before the function", f"df.repartition({tasks})")
-    if not stage.operators:
+    if stage.query is None and not stage.operators:
         remedy = (
             f"{tasks} partitions where the rows are made (parallelize, textFile, reduceByKey and the like take the number), or "
             "before the function"
@@ -54,21 +54,31 @@ def _of_shuffle(stage: PastStage, tasks: int) -> Advice | None:
         if not any(WINDOWS.match(name) for name in stage.operators) and not stage.work.python:
             return None  # a total or a limit is one task by its nature
         return Advice("everything is in one partition: partition by a key what need not see all rows")
-    if exchange.keys and runs(stage, *GROUPED):
+    if exchange.keys and tasks > stage.instances and runs(stage, *GROUPED):
         return Advice(f"{tasks} instances, with the keys placed by their weight", by_key_call(exchange.keys, tasks))
     if "REPARTITION_BY_NUM" in exchange.origin or exchange.kind == "RoundRobinPartitioning":
         return Advice(f"another number in the job's own repartition: {tasks} instead of {exchange.partitions}")
-    if exchange.coalesced and stage.instances < tasks <= (exchange.partitions or 0):
+    merged = _of_merged(stage, exchange, tasks) if exchange.coalesced else None
+    return merged or Advice(f"{tasks} partitions of the shuffle", setting_call("spark.sql.shuffle.partitions", tasks))
+
+
+def _of_merged(stage: PastStage, exchange: Exchange, tasks: int) -> Advice | None:
+    """Adaptive execution decides how many tasks there are, by their sizes."""
+    if stage.instances < tasks <= (exchange.partitions or 0):
         remedy = (
             f"adaptive execution merged {exchange.partitions} partitions into {stage.instances} tasks, because they are small; "
             "the work on them is not: switch merging off for this query"
         )
         return Advice(remedy, setting_call("spark.sql.adaptive.coalescePartitions.enabled", "false"))
-    if exchange.coalesced and stage.instances > tasks:
+    if stage.instances > tasks:
         size = max(1, int(stage.tasks.bytes.sum() / tasks / MIB) + 1)
         remedy = f"about {tasks} tasks: let adaptive execution merge partitions up to {size} MiB"
-        return Advice(remedy, setting_call("spark.sql.adaptive.advisoryPartitionSizeInBytes", f"{size}MB"))
-    return Advice(f"{tasks} partitions of the shuffle", setting_call("spark.sql.shuffle.partitions", tasks))
+        settings = (
+            setting_call("spark.sql.adaptive.coalescePartitions.parallelismFirst", "false"),
+            setting_call("spark.sql.adaptive.advisoryPartitionSizeInBytes", f"{size}MB"),
+        )
+        return Advice(remedy, "\n".join(settings))
+    return None
 
 
 def _of_files(stage: PastStage, tasks: int) -> Advice | None:
@@ -80,5 +90,6 @@ def _of_files(stage: PastStage, tasks: int) -> Advice | None:
     if size < _LEAST_SPLIT:
         return None
     told = f"{-(-size // MIB)}MB"
-    remedy = f"about {tasks} tasks of {told} of files each; files that cannot be split (gzip, one row group) need a writer of more files"
+    whole = "files that cannot be split (gzip, one row group) need a writer of more files"
+    remedy = f"about {tasks} tasks of {told} of files each; {whole}"
     return Advice(remedy, setting_call("spark.sql.files.maxPartitionBytes", told))

@@ -182,6 +182,7 @@ class _Reader:
             query=None if plan is None else plan.description,
             own=own_job(running.name, running.description, work, has_query=running.query is not None, rows=rows),
             failed=running.failed,
+            failed_s=running.failed_ms / 1000.0,
             failure=running.failure,
             speculative=running.speculative,
         )

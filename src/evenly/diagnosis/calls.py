@@ -21,7 +21,7 @@ def quoted(text: str) -> str:
 
 
 def column(name: str) -> str:
-    """A column's name as Spark wants it, as Python writes it: in back-quotes where a dot or a back-quote is part of the name."""
+    """A column's name for Spark, as Python writes it: in back-quotes where a dot or a back-quote is part of the name."""
     return quoted("`" + name.replace("`", "``") + "`" if "." in name or "`" in name else name)
 
 

@@ -29,7 +29,7 @@ class LogDiagnosis:
 
 
 def diagnose_application(application: Application, thresholds: Thresholds | None = None) -> LogDiagnosis:
-    """A finding for each stage, and what following all of them would save, with stages that ran at the same time counted once."""
+    """A finding for each stage, and what following all of them would save; stages that ran at the same time count once."""
     findings = [diagnose_stage(stage, thresholds) for stage in application.stages]
     wrong = [(one.stage.bounds_ms, one.saved_s) for one in findings if one.cause is not Cause.EVEN]
     return LogDiagnosis(findings, on_critical_path_s(application.bounds_ms, wrong))

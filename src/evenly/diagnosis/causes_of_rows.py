@@ -86,25 +86,29 @@ def by_reading(stage: PastStage, read: Measured, limits: Thresholds) -> Finding:
 
 def _input_advice(stage: PastStage, exchange: Exchange | None) -> Advice:
     """Rows that are uneven where no key decides: files, sorted ranges, or rows that a job made."""
-    if exchange is not None and exchange.kind == "rangepartitioning":
-        return Advice("sorted ranges are uneven: sort by more columns, or in instances only (sortWithinPartitions)")
+    if exchange is not None:
+        if exchange.kind == "rangepartitioning":
+            return Advice("sorted ranges are uneven: sort by more columns, or in instances only (sortWithinPartitions)")
+        return Advice("the rows were uneven when they were spread: nothing here decides that")
     slots = max(stage.slots, stage.cluster_slots)
-    if exchange is None and stage.work.python and stage.operators:
+    if stage.work.python and stage.operators:
         return Advice("the input's parts are uneven: spread the rows before the function", f"df.repartition({slots})")
-    if exchange is None and not stage.operators:
+    if stage.query is None and not stage.operators:
         return Advice("the partitions are uneven: spread the rows before the function", f"rdd.repartition({slots})")
     if scans_files(stage):
-        if not stage.tasks.rows.all():
-            return Advice(
-                "some tasks got no rows: the files' row groups (or files that cannot be split) are larger than a task's share. "
-                "Only their writer can change that: more files, or smaller row groups (parquet.block.size)"
-            )
-        advice = with_tasks(stage, 4 * slots)
-        files = "the files are uneven: have them written in equal sizes (df.repartition(…).write)"
-        return Advice(files if advice is None else f"{files}, or cut them finer: {advice.remedy}", advice and advice.call)
-    if exchange is not None:
-        return Advice("the rows were uneven when they were spread: nothing here decides that")
+        return _file_advice(stage, slots)
     return Advice("the rows are uneven where they are made: spread them there, before this stage")
+
+
+def _file_advice(stage: PastStage, slots: int) -> Advice:
+    if not stage.tasks.rows.all():
+        return Advice(
+            "some tasks got no rows: the files' row groups (or files that cannot be split) are larger than a task's share. "
+            "Only their writer can change that: more files, or smaller row groups (parquet.block.size)"
+        )
+    advice = with_tasks(stage, 4 * slots)
+    files = "the files are uneven: have them written in equal sizes (df.repartition(…).write)"
+    return Advice(files) if advice is None else Advice(f"{files}, or cut them finer: {advice.remedy}", advice.call)
 
 
 def _merged_advice(stage: PastStage, exchange: Exchange) -> Advice:

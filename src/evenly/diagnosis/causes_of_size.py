@@ -93,13 +93,13 @@ def cold_start(stage: PastStage) -> Finding | None:
     saved = min(max(0.0, now - then) / 1000.0, stage.seconds)
     slowest = int(np.argmax(np.where(tasks.first, start, -1)))
     why = (
-        f"the first tasks on an executor took up to {start[slowest] / 1000.0:.1f} s to begin (executor {tasks.executor[slowest]}), "
-        f"others {usual / 1000.0:.1f} s: it had just started"
+        f"the first tasks on an executor took up to {start[slowest] / 1000.0:.1f} s to begin "
+        f"(executor {tasks.executor[slowest]}), others {usual / 1000.0:.1f} s: it had just started"
     )
     remedy = (
         "the rows are not the reason, and there is nothing to balance. Executors that stay are warm: raise "
-        "spark.dynamicAllocation.minExecutors or executorIdleTimeout where they come and go; once per application it is the price "
-        "of its start"
+        "spark.dynamicAllocation.minExecutors or executorIdleTimeout where they come and go; once per application it is the "
+        "price of its start"
     )
     return Finding(stage, Cause.COLD, saved, why, remedy, None, Confidence.CERTAIN)
 
@@ -114,4 +114,6 @@ def failed_tasks(stage: PastStage) -> Finding | None:
     times = f"{stage.failed} {'attempt' if stage.failed == 1 else 'attempts'}"
     why = f"{times} of tasks failed and ran again" + (f" ({stage.failure})" if stage.failure else "")
     remedy = "find out why they failed; balance does not help there"
-    return Finding(stage, Cause.FAILED, max(0.0, stage.seconds - alone), why, remedy, None, Confidence.CERTAIN)
+    return Finding(
+        stage, Cause.FAILED, max(0.0, min(stage.seconds - alone, stage.failed_s)), why, remedy, None, Confidence.CERTAIN
+    )

@@ -88,7 +88,10 @@ def _cold_executor(stage: PastStage, limits: Thresholds) -> Finding | None:
     if times < limits.slower or settled.max() > limits.slower * usual:
         return None
     suspect = str(tasks.executor[longest])
-    why = f"the longest task was the first on {_at(stage, suspect)} and took {times:.1f} times as long as those on executors that had run before"
+    why = (
+        f"the longest task was the first on {_at(stage, suspect)} and took {times:.1f} times as long as those on executors "
+        "that had run before"
+    )
     remedy = "the rows are not the reason: an executor's first tasks load and compile code. There is nothing to balance"
     return Finding(stage, Cause.COLD, stage.saved_s, why, remedy)
 
@@ -123,8 +126,8 @@ def _waiting(stage: PastStage) -> Finding | None:
         return None
     longest = int(tasks.work_ms.argmax())
     why = (
-        f"the longest task took {tasks.work_ms[longest] / 1000.0:.1f} s, the mean is {tasks.work_ms.mean() / 1000.0:.1f} s, but its cpu "
-        f"time is {tasks.cpu_ms[longest] / 1000.0:.1f} s against {tasks.cpu_ms.mean() / 1000.0:.1f} s: it waited"
+        f"the longest task took {tasks.work_ms[longest] / 1000.0:.1f} s, the mean is {tasks.work_ms.mean() / 1000.0:.1f} s, "
+        f"but its cpu time is {tasks.cpu_ms[longest] / 1000.0:.1f} s against {tasks.cpu_ms.mean() / 1000.0:.1f} s: it waited"
     )
     remedy = (
         f"not the rows: a disk, the network, another service, or a busy machine ({_at(stage, str(tasks.executor[longest]))}). "

@@ -127,7 +127,7 @@ def _parses(line: bytes) -> bool:
 
 
 def open_event_log(path: str | Path) -> EventLog:
-    """The event log at `path`: a file, a rolling folder (`eventlog_v2_…`, or that of Databricks), or a folder with one such log."""
+    """The event log at `path`: a file, a rolling folder (`eventlog_v2_…`, or of Databricks), or a folder with one such log."""
     where = Path(str(path).removeprefix("file://").removeprefix("file:"))
     if "://" in str(path) and not str(path).startswith("file:"):
         raise DamagedData(

@@ -68,8 +68,8 @@ def _adaptive(stage: PastStage, uneven: Exchange, told: str, how: str, heavy: st
         )
     threshold = setting_call("spark.sql.adaptive.skewJoin.skewedPartitionThresholdInBytes", f"{size}MB")
     remedy = (
-        f"{told}; adaptive execution splits such partitions, but this one was below its limits (256 MB, and 5 times the median): "
-        "lower them"
+        f"{told}; adaptive execution splits such partitions, but this one was below its limits (256 MB, and 5 times the "
+        "median): lower them"
     )
     return Advice(remedy, f"{threshold}\n{advisory}")
 

@@ -59,8 +59,8 @@ class OwnJobs:
 class Application:
     """What an event log says of an application: see `read_application`.
 
-    `finished` counts all stages that finished; `stages` holds at most `MOST_STAGES` of them, those of the user's work, and `own`
-    counts the others. `bounds_ms` are the begin and end of every stage that finished. `gaps` tell what the log lacks.
+    `finished` counts all stages that finished; `stages` holds at most `MOST_STAGES` of them, those of the user's work, and
+    `own` counts the others. `bounds_ms` are the begin and end of every stage that finished. `gaps` tell what the log lacks.
     """
 
     name: str = ""

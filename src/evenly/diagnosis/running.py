@@ -43,6 +43,7 @@ class RunningStage:
     open: dict[int, int] = field(default_factory=dict)
     done: set[int] = field(default_factory=set)
     failed: int = 0
+    failed_ms: int = 0
     failure: str = ""
     speculative: int = 0
 
@@ -73,6 +74,7 @@ class RunningStage:
         metrics = event.get("Task Metrics")
         if not succeeded and not info.get("Killed") and reason.get("Reason") != "TaskKilled":
             self.failed += 1
+            self.failed_ms += max(finish - launch, 0)
             self.failure = self.failure or _failure(reason)
         if not succeeded or metrics is None or index in self.done:
             return
@@ -124,7 +126,8 @@ class RunningStage:
 
 def _updates(accumulables: list[dict[str, Any]], watched: Callable[[int], str | None]) -> tuple[int, dict[int, int]]:
     """What a task tells of starting Python, and of the rows of each shuffle that it read (of joins under -1)."""
-    python, counted = 0, {}
+    python = 0
+    counted: dict[int, int] = {}
     for one in accumulables:
         number, name = int(one.get("ID", -1)), one.get("Name")
         if name in _STARTING:

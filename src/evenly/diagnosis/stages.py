@@ -96,9 +96,10 @@ class Work:
 class Tasks:
     """The tasks of a stage that succeeded, one entry per task in every array, times in ms.
 
-    `run_ms` is the time that the task itself ran; `gc_ms` and `fetch_wait_ms` are parts of it, and so is `python_start_ms`, what
-    starting a Python worker took. `cpu_ms` is the JVM's cpu time. `rows` and `bytes` are those that it read, from files or a
-    shuffle, `rows_out` those that it wrote or joined, `by_read` those of each shuffle (by its number). `spilled` is what it wrote to disk for want of memory, in bytes.
+    `run_ms` is the time that the task itself ran; `gc_ms` and `fetch_wait_ms` are parts of it, and so is `python_start_ms`,
+    what starting a Python worker took. `cpu_ms` is the JVM's cpu time. `rows` and `bytes` are those that it read, from files
+    or a shuffle, `rows_out` those that it wrote or joined, `by_read` those of each shuffle (by its number). `spilled` is what
+    it wrote to disk for want of memory, in bytes.
     `first` marks tasks that were launched on an executor before any task had ended there: what they took has its start in it.
     """
 
@@ -134,12 +135,14 @@ class Tasks:
     @property
     def work_ms(self) -> I64:
         """The time that the task worked: its run time without the start of its Python worker."""
-        return np.maximum(self.run_ms - self.python_start_ms, 0)
+        worked: I64 = np.maximum(self.run_ms - self.python_start_ms, 0)
+        return worked
 
     @property
     def start_ms(self) -> I64:
         """What starting the task took: from its launch to its run, and the start of its Python worker."""
-        return np.maximum(self.finish_ms - self.launch_ms - self.work_ms, 0)
+        starting: I64 = np.maximum(self.finish_ms - self.launch_ms - self.work_ms, 0)
+        return starting
 
     @property
     def in_order(self) -> I64:
@@ -172,9 +175,10 @@ class PastStage:
     """One attempt of a stage that finished.
 
     `name` is its call site, `work` what it computes, `query` the description of its SQL query. `cluster_slots` is how many
-    tasks the application's executors could run at once, all the while that the stage ran, `slot_limit` those that were there at
-    any moment of it (0: not known), and `others_busy` how many of these other stages had on average. `slow_executors` were slow in several stages; `hosts` says where executors are.
-    `own` names what it is where it is no work of the user's (a schema that is read, a broadcast, …).
+    tasks the application's executors could run at once, all the while that the stage ran, `slot_limit` those that were there
+    at any moment of it (0: not known), and `others_busy` how many of these other stages had on average. `slow_executors` were
+    slow in several stages; `hosts` says where executors are. `own` names what it is where it is no work of the user's (a
+    schema that is read, a broadcast, …). `failed` attempts took `failed_s`, and `failure` is the first one's reason.
     """
 
     stage: int
@@ -188,6 +192,7 @@ class PastStage:
     query: str | None = None
     own: str | None = None
     failed: int = 0
+    failed_s: float = 0.0
     failure: str = ""
     speculative: int = 0
     others_busy: float = 0.0
