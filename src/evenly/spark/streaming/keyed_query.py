@@ -313,8 +313,8 @@ class KeyedQuery(RunningQuery):
         if isinstance(told, str):
             for number in [number for number, run in self._runs.items() if str(run.query.runId) == told]:
                 self._carrying.tell(partial(self._machine.ended, number, self._runs[number].query.exception()))
-                self._carrying.tell(partial(self._machine.all_seen, number))
                 self._keep_carried()
+                self._carrying.tell(partial(self._machine.all_seen, number))
                 with self._carrying.lock:
                     self._runs = {at: run for at, run in self._runs.items() if at > number}
             return
