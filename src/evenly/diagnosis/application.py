@@ -180,6 +180,7 @@ class _Reader:
             slot_limit=self.executors.slots_within(begin, end),
             work=work,
             query=None if plan is None else plan.description,
+            description=running.description,
             own=own_job(running.name, running.description, work, has_query=running.query is not None, rows=rows),
             failed=running.failed,
             failed_s=running.failed_ms / 1000.0,

@@ -121,6 +121,7 @@ class Finding:
             "name": stage.name,
             "operator": stage.operators[0] if stage.operators else None,
             "query": stage.query,
+            "description": stage.description or None,
             "partitioning": exchange.kind if exchange else None,
             "key": ",".join(exchange.keys) if exchange and exchange.keys else None,
             "instances": stage.instances,

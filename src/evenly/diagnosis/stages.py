@@ -174,11 +174,12 @@ class Schedule:
 class PastStage:
     """One attempt of a stage that finished.
 
-    `name` is its call site, `work` what it computes, `query` the description of its SQL query. `cluster_slots` is how many
-    tasks the application's executors could run at once, all the while that the stage ran, `slot_limit` those that were there
-    at any moment of it (0: not known), and `others_busy` how many of these other stages had on average. `slow_executors` were
-    slow in several stages; `hosts` says where executors are. `own` names what it is where it is no work of the user's (a
-    schema that is read, a broadcast, …). `failed` attempts took `failed_s`, and `failure` is the first one's reason.
+    `name` is its call site, `work` what it computes, `query` the description of its SQL query, `description` that of its job.
+    `cluster_slots` is how many tasks the application's executors could run at once, all the while that the stage ran,
+    `slot_limit` those that were there at any moment of it (0: not known), and `others_busy` how many of these other stages had
+    on average. `slow_executors` were slow in several stages; `hosts` says where executors are. `own` names what it is where it
+    is no work of the user's (a schema that is read, a broadcast, …). `failed` attempts took `failed_s`, and `failure` is the
+    first one's reason.
     """
 
     stage: int
@@ -190,6 +191,7 @@ class PastStage:
     slot_limit: int = 0
     work: Work = field(default_factory=Work)
     query: str | None = None
+    description: str = ""
     own: str | None = None
     failed: int = 0
     failed_s: float = 0.0
