@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -16,7 +17,7 @@ from evenly.checks import checked_instances, checked_path, checked_whole
 from evenly.diagnosis.keys import HeavyKey, KeysAt, KeysDiagnosis, shown_key
 from evenly.diagnosis.source import check_columns, data_kind
 from evenly.diagnosis.state import CheckpointDiagnosis, StateDiagnosis, checkpoint_diagnosis
-from evenly.errors import DamagedData, EmptyStream, InvalidParameter, StreamingMismatch
+from evenly.errors import DamagedData, EmptyStream, EvenlyError, InvalidParameter, StreamingMismatch
 from evenly.keys.carried import CARRIED, Carried
 from evenly.spark.frames import check_frame, check_session
 from evenly.spark.jvm.hadoop_files import Folder
@@ -26,6 +27,7 @@ from evenly.spark.keyed.learning import learn_mapping
 from evenly.spark.placing.placement import AT, with_instance
 from evenly.spark.state.reading import rows_per_partition
 
+_LOG = logging.getLogger(__name__)
 _ROWS = "rows"
 _HEAVIEST = 10
 _MAPPING = re.compile(r"^mapping-(\d+)\.json$")
@@ -134,5 +136,15 @@ def diagnose_checkpoint(spark: SparkSession, checkpoint: str | os.PathLike[str])
     beside = Folder(spark, path).child("evenly")
     names = beside.names()
     found = (_MAPPING.match(name) for name in names)
-    carried = Carried.from_json(beside.read(CARRIED), source=f"{beside.path}/{CARRIED}") if CARRIED in names else None
-    return checkpoint_diagnosis(path, stores, [int(match.group(1)) for match in found if match], carried)
+    return checkpoint_diagnosis(path, stores, [int(match.group(1)) for match in found if match], _carried(beside, names))
+
+
+def _carried(beside: Folder, names: Sequence[str]) -> Carried | None:
+    """What the last batches carried, if that is kept and can be read: the state is told without it too."""
+    if CARRIED not in names:
+        return None
+    try:
+        return Carried.from_json(beside.read(CARRIED), source=f"{beside.path}/{CARRIED}")
+    except EvenlyError as error:
+        _LOG.warning("what the last batches carried is not told: %s", error)
+        return None
