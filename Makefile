@@ -12,7 +12,7 @@ FAULTS := faults-$(SEED)-$(SCHEDULES).json
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint test-unit test-spark test-browser test-old-spark test-faults bench-micro bench-spark bench-groups bench-hot-key \
-	bench-emission bench-word-count bench-outbox bench-shuffle bench-cost bench-keys bench-stage bench-streaming bench-drift bench-plan recorded lock format clean
+	bench-emission bench-word-count bench-outbox bench-shuffle bench-cost bench-keys bench-stage bench-streaming bench-drift bench-diagnosis bench-plan recorded lock format clean
 
 help: ## Explain every target
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -82,6 +82,9 @@ bench-streaming: $(READY) recorded ## Measure stateful streaming queries on reco
 
 bench-drift: $(READY) recorded ## Measure the drift controller on recorded keys in the folder EVENLY_DATA
 	$(BIN)/python benchmarks/streaming_drift.py "$(EVENLY_DATA)"
+
+bench-diagnosis: $(READY) ## Run jobs with a known cause on Spark and ask evenly diagnose log what it was: precision and recall
+	$(BIN)/python benchmarks/diagnosis.py
 
 bench-plan: $(READY) ## Profile five operators for real, plan a dataflow of them and run it: does it hold its rate
 	$(BIN)/python benchmarks/real_plan.py

@@ -19,6 +19,10 @@ def task_end(stage, index, *, run_ms, rows=0, launch_ms=0, executor="1", reason=
     info["Speculative"] = more.get("speculative", False)
     metrics = {"Executor Run Time": run_ms, "JVM GC Time": more.get("gc_ms", 0), "Disk Bytes Spilled": more.get("spilled", 0)}
     metrics["Shuffle Read Metrics"] = shuffle
+    metrics["Executor CPU Time"] = 1_000_000 * more.get("cpu_ms", 0)
+    info["Accumulables"] = [
+        {"ID": number, "Name": name, "Update": str(update)} for number, name, update in more.get("updates", ())
+    ]
     return {
         "Event": "SparkListenerTaskEnd",
         "Stage ID": stage,
@@ -34,7 +38,7 @@ def task_start(stage, index, launch_ms=0):
     return {"Event": "SparkListenerTaskStart", "Stage ID": stage, "Stage Attempt ID": 0, "Task Info": info}
 
 
-def stage_info(stage, tasks, *, name="collect at /home/me/job.py:7", numbers=()):
+def stage_info(stage, tasks, *, name="collect at /home/me/job.py:7", numbers=(), rdds=()):
     accumulables = [{"ID": number, "Name": "metric", "Value": 1} for number in numbers]
     return {
         "Stage ID": stage,
@@ -42,11 +46,13 @@ def stage_info(stage, tasks, *, name="collect at /home/me/job.py:7", numbers=())
         "Stage Name": name,
         "Number of Tasks": tasks,
         "Accumulables": accumulables,
+        "RDD Info": [{"Name": one} for one in rdds],
     }
 
 
-def submitted(stage, tasks, *, query=None, **more):
+def submitted(stage, tasks, *, query=None, description=None, **more):
     properties = {} if query is None else {"spark.sql.execution.id": str(query)}
+    properties |= {} if description is None else {"spark.job.description": description}
     return {"Event": "SparkListenerStageSubmitted", "Stage Info": stage_info(stage, tasks, **more), "Properties": properties}
 
 
@@ -84,16 +90,17 @@ def grouped_plan(keys="user#12, day#3L", partitions=4):
     return node("FlatMapGroupsInPandas", metrics=[("number of output rows", 1)], children=[sort])
 
 
+def executor_added(executor, at_ms=1, *, cores=4, host="h"):
+    info = {"Host": host, "Total Cores": cores}
+    return {"Event": "SparkListenerExecutorAdded", "Timestamp": at_ms, "Executor ID": executor, "Executor Info": info}
+
+
+def executor_removed(executor, at_ms):
+    return {"Event": "SparkListenerExecutorRemoved", "Timestamp": at_ms, "Executor ID": executor}
+
+
 def start(*, cores=4, executors=("1",), name="my job"):
-    added = [
-        {
-            "Event": "SparkListenerExecutorAdded",
-            "Timestamp": 1,
-            "Executor ID": one,
-            "Executor Info": {"Host": "h", "Total Cores": cores},
-        }
-        for one in executors
-    ]
+    added = [executor_added(one, cores=cores) for one in executors]
     return [
         {"Event": "SparkListenerLogStart", "Spark Version": "4.3.0"},
         {"Event": "SparkListenerEnvironmentUpdate", "Spark Properties": {"spark.app.name": name}},

@@ -36,7 +36,7 @@ def log_page(tmp_path, monkeypatch):
 def test_the_page_of_a_log_names_the_stage_the_cause_and_the_call(tmp_path, log_page):
     shown = chromium(tmp_path, log_page, "--dump-dom")
     assert "stage 1 FlatMapGroupsInPandas (collect at job.py:7)" in shown
-    assert "keys: 1.5 s could be saved" in shown
+    assert "keys (certain): 1.5 s could be saved" in shown
     assert 'evenly.by_key, key=["user", "day"], instances=4' in shown
 
 

@@ -11,9 +11,10 @@ from pyspark.sql import functions as F
 
 import evenly
 from evenly.diagnosis.application import read_application
-from evenly.diagnosis.causes import Cause, Thresholds, diagnose_stage
+from evenly.diagnosis.causes import diagnose_stage
 from evenly.diagnosis.compression import compression_of
 from evenly.diagnosis.event_log import open_event_log
+from evenly.diagnosis.findings import Cause, Thresholds
 from evenly.diagnosis.keys import KeyAdvice
 from evenly.errors import DamagedData, EmptyStream, InvalidCheckpoint, InvalidParameter, UnknownColumn
 from evenly.keys.mapping import Mapping
@@ -249,6 +250,28 @@ def test_a_mapping_beside_the_checkpoint_is_seen(spark, checkpoint):
         (checkpoint / "evenly").rmdir()
     assert found.mappings == (1, 2)
     assert "(version 2)" in found.advice
+    assert found.carried is None
+
+
+def test_a_mapping_that_balances_the_rows_is_not_called_drifted_for_its_state(spark, tmp_path):
+    """One key has half of the rows and one row of state: the mapping leaves its instance nearly alone."""
+    rows, checkpoint = str(tmp_path / "rows"), tmp_path / "checkpoint"
+    spark.range(8_000).selectExpr("if(id % 2 = 0, -1, id) as user").write.parquet(rows)
+    mapping = evenly.learn_mapping(spark.read.parquet(rows), key="user", instances=2, tolerance_pct=None)
+    evenly.stream_by_key(
+        spark.readStream.schema("user long").parquet(rows),
+        lambda placed: placed.dropDuplicates(["user", "slot"]).writeStream.format("noop").outputMode("append"),
+        key="user",
+        instances=2,
+        checkpoint=checkpoint,
+        mapping=mapping,
+        trigger={"availableNow": True},
+    ).awaitTermination()
+    found = evenly.diagnose_checkpoint(spark, checkpoint)
+    assert not found.stores[0].even
+    assert sum(found.carried.rows) == 8_000
+    assert found.carried.imbalance_pct < 5.0
+    assert "The rows are even under Evenly's mapping (version 1)" in found.advice
 
 
 def test_a_folder_that_is_no_checkpoint_is_refused(spark, tmp_path):

@@ -30,8 +30,9 @@ def test_a_log_is_told_to_people_with_stage_cause_and_call(run, log, tmp_path):
     assert code == 0
     shown = " ".join(out.split())
     assert "stage 1 FlatMapGroupsInPandas (collect at job.py:7)" in shown
-    assert "cause: keys: the largest task read 200 rows, the mean is 125 (λ 60 %), by user, day" in shown
+    assert "cause: keys (certain): the largest task read 200 rows, the mean is 125 (λ 60 %), by user, day" in shown
     assert 'df.transform(evenly.by_key, key=["user", "day"], instances=4).groupBy("user", "day", "slot")' in shown
+    assert "the application would save at most 1.5 s of 11.0 s: what runs at the same time counts once" in shown
     text = page.read_text()
     assert text.count("<svg") == 1
     assert "evenly.by_key" in text
@@ -45,9 +46,32 @@ def test_a_log_is_told_to_programs_as_one_object(run, log):
     assert printed["command"] == "diagnose log"
     application, stage_row = printed["results"]
     assert (application["series"], application["application"], application["slots"]) == ("application", "app-1", 4)
+    assert application["saved_s"] == pytest.approx(1.5)
     assert (stage_row["cause"], stage_row["key"], stage_row["instances"]) == ("keys", "user,day", 4)
+    assert stage_row["confidence"] == "certain"
     assert stage_row["imbalance_pct_rows"] == pytest.approx(60.0)
     assert stage_row["saved_s"] == pytest.approx(4.0 - 10.0 / 4)
+
+
+def test_what_is_sparks_own_work_is_counted_apart(run, tmp_path):
+    path, page = tmp_path / "app-1", tmp_path / "page.html"
+    reading = [
+        made.submitted(7, 1, name="csv at NativeMethodAccessorImpl.java:0"),
+        made.task_end(7, 0, run_ms=60_000, launch_ms=20_000),
+        made.completed(7, 1, name="csv at NativeMethodAccessorImpl.java:0"),
+    ]
+    path.write_bytes(made.text([*made.skewed_job(rows=(100, 110, 90, 200)), *reading]))
+    code, out, _ = run("log", path, "--page", page)
+    assert code == 0
+    assert "1 of the stages is Spark's or Evenly's own work, not judged: reading schemas (1, 60.0 s)" in " ".join(out.split())
+    assert "reading schemas (1, 60.0 s)" in page.read_text()
+    _, out, _ = run("log", path, "--json")
+    application, only, own = json.loads(out)["results"]
+    assert (application["own_stages"], only["stage"], own) == (
+        1,
+        1,
+        {"series": "own", "kind": "reading schemas", "stages": 1, "seconds": 60.0},
+    )
 
 
 def test_a_log_of_even_stages_says_that_there_is_nothing_to_do(run, tmp_path):

@@ -10,8 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenly.diagnosis.causes import Cause, Thresholds, diagnose_stage, repeated_findings
-from evenly.diagnosis.stages import Exchange, PastStage, Schedule, Tasks, tallest
+from evenly.diagnosis.causes import diagnose_application, diagnose_stage
+from evenly.diagnosis.findings import Cause, Confidence, Thresholds, repeated_findings
+from evenly.diagnosis.past import Application
+from evenly.diagnosis.savings import left_at_the_end_ms, on_critical_path_s
+from evenly.diagnosis.stages import Exchange, PastStage, Schedule, Tasks, Work, tallest
 from evenly.errors import InvalidParameter
 
 BY_USER = Exchange("hashpartitioning", ("user",), ("user",), 8)
@@ -20,8 +23,11 @@ BY_USER = Exchange("hashpartitioning", ("user",), ("user",), 8)
 def stage(
     run_ms, rows=None, *, slots=None, cluster_slots=None, exchange=BY_USER, operators=("FlatMapGroupsInPandas",), **columns
 ):
-    """A stage whose tasks all start at once, or as slots come free."""
+    """A stage whose tasks all start at once, or as slots come free. `work` are fields of its `Work`."""
     run = np.asarray(run_ms, np.int64)
+    overhead = np.asarray(columns.get("overhead_ms", [0] * run.size), np.int64)
+    schedule = in_order(run + overhead, slots or run.size)
+    zeros = [0] * run.size
     tasks = Tasks(
         run_ms=run,
         rows=np.asarray([1000] * run.size if rows is None else rows, np.int64),
@@ -30,9 +36,14 @@ def stage(
         fetch_wait_ms=np.asarray(columns.get("fetch_ms", [0] * run.size), np.int64),
         spilled=np.asarray(columns.get("spilled", [0] * run.size), np.int64),
         executor=np.asarray(columns.get("executor", ["1"] * run.size)),
+        cpu_ms=np.asarray(columns.get("cpu_ms", zeros), np.int64),
+        first=np.asarray(columns.get("first", zeros), np.bool_),
+        launch_ms=schedule.launch_ms,
+        finish_ms=schedule.finish_ms,
+        by_read=columns.get("by_read", {}),
     )
-    overhead = np.asarray(columns.get("overhead_ms", [0] * run.size), np.int64)
-    schedule = in_order(run + overhead, slots or run.size)
+    reads = () if exchange is None else (replace(exchange, partitions=columns.get("partitions", run.size)),)
+    work = {"operators": operators, "reads": reads} | columns.get("work", {})
     return PastStage(
         stage=columns.get("stage", 3),
         attempt=0,
@@ -40,9 +51,11 @@ def stage(
         tasks=tasks,
         schedule=schedule,
         cluster_slots=cluster_slots or slots or run.size,
-        operators=operators,
-        exchange=None if exchange is None else replace(exchange, partitions=run.size),
-        overhead_ms=int(overhead.sum()),
+        slot_limit=columns.get("slot_limit", 0),
+        work=Work(**work),
+        others_busy=columns.get("others_busy", 0.0),
+        slow_executors=frozenset(columns.get("slow", ())),
+        failed=columns.get("failed", 0),
     )
 
 
@@ -90,6 +103,13 @@ def test_a_key_that_is_an_expression_must_be_made_a_column_first():
     assert "first make lower(user) a column" in found.remedy
 
 
+def test_a_name_with_a_dot_is_quoted_as_spark_wants_it():
+    rows = [100, 110, 90, 100, 105, 95, 100, 200]
+    by = Exchange("hashpartitioning", ("a.b",), ("a.b",), 8)
+    call = diagnose_stage(stage([r * 100 for r in rows], rows, exchange=by)).call
+    assert call == 'df.transform(evenly.by_key, key="`a.b`", instances=8).groupBy("`a.b`", "slot")'
+
+
 @pytest.mark.parametrize(
     ("operators", "call"),
     [
@@ -97,14 +117,13 @@ def test_a_key_that_is_an_expression_must_be_made_a_column_first():
             ("FlatMapGroupsInPandas",),
             'evenly.aggregate_by_key(df, evenly.Merging(partial, merge, schema), key="user", instances=8)',
         ),
-        (
-            ("ObjectHashAggregate",),
-            'evenly.aggregate_by_key(df, evenly.Merging(partial, merge, schema), key="user", instances=8)',
-        ),
-        (("Window",), 'df.transform(evenly.by_key, key="user", instances=8).groupBy("user", "slot")'),
+        (("ObjectHashAggregate",), 'evenly.split_by_key(df, key="user", instances=8).groupBy("user", "part")'),
+        (("Window",), None),
+        (("FlatMapCoGroupsInPandas",), None),
+        (("MapInArrow",), 'evenly.split_by_key(df, key="user", instances=8).drop("part")'),
     ],
 )
-def test_one_key_heavier_than_an_instance_is_split_where_results_merge(operators, call):
+def test_one_key_heavier_than_a_slot_is_split_where_that_is_possible(operators, call):
     rows = [100] * 7 + [1_000]
     found = diagnose_stage(stage([r * 100 for r in rows], rows, operators=operators))
     assert found.cause is Cause.HOT_KEY
@@ -125,7 +144,7 @@ def test_a_stage_that_evenly_placed_before_needs_a_new_mapping():
     [
         (None, "input's parts are uneven", "df.repartition(8)"),
         (Exchange("rangepartitioning", ("ts ASC",), (), 8), "sorted ranges are uneven", None),
-        (Exchange("RoundRobinPartitioning", (), (), 8), "spread the rows evenly", "df.repartition(8)"),
+        (Exchange("RoundRobinPartitioning", (), (), 8), "nothing here decides that", None),
     ],
 )
 def test_uneven_rows_without_keys_are_spread(exchange, said, call):
@@ -137,7 +156,7 @@ def test_uneven_rows_without_keys_are_spread(exchange, said, call):
 
 
 def test_the_same_rows_at_another_cost_are_spread_by_cost():
-    found = diagnose_stage(stage(ONE_LONG, exchange=None))
+    found = diagnose_stage(stage(ONE_LONG, exchange=None, operators=("MapInArrow",)))
     assert found.cause is Cause.COST
     assert found.call == "df.transform(evenly.apply_by_cost, function=function, schema=schema, instances=8)"
     assert "about the same rows" in found.why
@@ -172,13 +191,15 @@ def test_rows_come_before_what_they_bring_with_them():
     assert "5 MiB spilled" in found.why
 
 
-def test_an_executor_on_which_every_task_is_slow_is_the_cause():
+def test_an_executor_is_slow_only_if_other_stages_say_so_too():
     executor = ["1", "1", "2", "2", "3", "3"]
-    found = diagnose_stage(stage([5_000, 5_100, 5_050, 4_900, 15_000, 14_000], executor=executor))
+    times = [5_000, 5_100, 5_050, 4_900, 15_000, 14_000]
+    found = diagnose_stage(stage(times, executor=executor, slow=["3"]))
     assert found.cause is Cause.EXECUTOR
     assert "executor 3" in found.why
-    one_fast = diagnose_stage(stage([5_000, 5_100, 5_050, 4_900, 15_000, 5_000], executor=executor))
-    assert one_fast.cause is Cause.COST
+    assert diagnose_stage(stage(times, executor=executor)).cause is Cause.COST
+    other = diagnose_stage(stage([5_000, 15_000, 5_050, 4_900, 5_000, 5_000], executor=executor, slow=["3"]))
+    assert other.cause is Cause.COST
 
 
 def test_too_few_tasks_leave_slots_idle():
@@ -198,7 +219,7 @@ def test_too_few_tasks_leave_slots_idle():
 def test_tasks_that_are_mostly_started_are_too_many():
     found = diagnose_stage(stage([5] * 2_000, slots=4, overhead_ms=[10] * 2_000))
     assert found.cause is Cause.TOO_MANY
-    assert 'spark.conf.set("spark.sql.shuffle.partitions", 8)' in found.call
+    assert found.call == 'spark.conf.set("spark.sql.shuffle.partitions", "8")'
     assert diagnose_stage(stage([500] * 200, slots=4, overhead_ms=[10] * 200)).cause is Cause.EVEN
 
 
@@ -215,17 +236,20 @@ def test_what_saves_too_little_is_even():
     st.lists(st.integers(1, 10_000), min_size=1, max_size=40),
     st.integers(1, 12),
     st.lists(st.integers(0, 5_000), min_size=40, max_size=40),
+    st.sampled_from(["FlatMapGroupsInPandas", "MapInArrow", "Window", "HashAggregate", "SortMergeJoin", ""]),
 )
-def test_what_balance_saves_is_never_more_than_the_slots_stood_idle(run_ms, slots, rows):
-    one = stage(run_ms, rows[: len(run_ms)], slots=slots)
-    schedule = one.schedule
-    assert schedule.slots == min(slots, len(run_ms))
-    assert 0.0 <= one.saved_s <= one.seconds - sum(run_ms) / 1000.0 / schedule.slots + 1e-9
+def test_what_balance_saves_is_never_more_than_the_slots_stood_idle(run_ms, slots, rows, operator):
+    one = stage(run_ms, rows[: len(run_ms)], slots=slots, operators=(operator,) if operator else ())
+    assert one.slots == min(slots, len(run_ms))
+    assert 0.0 <= one.saved_s <= one.seconds - sum(run_ms) / 1000.0 / one.slots + 1e-9
     found = diagnose_stage(one, Thresholds(least_saved_s=0.0, least_saved_pct=0.0))
     assert 0.0 <= found.saved_s <= one.seconds
     assert found.why
+    assert found.remedy
     if found.call is not None:
-        compile(found.call, "call", "eval")
+        compile(found.call, "call", "exec")
+    if "apply_by_cost" in (found.call or ""):
+        assert operator == "MapInArrow"
     json.dumps(found.row())
 
 
@@ -235,14 +259,170 @@ def test_with_a_slot_for_every_task_balance_saves_all_beyond_the_mean(run_ms):
 
 
 @given(st.integers(1, 30), st.integers(1, 8), st.integers(100, 100_000))
-def test_equal_tasks_are_never_uneven(tasks, slots, run_ms):
+def test_equal_tasks_are_even_or_short_of_a_round(tasks, slots, run_ms):
     found = diagnose_stage(stage([run_ms] * tasks, slots=slots, cluster_slots=min(slots, tasks)))
-    assert found.cause is Cause.EVEN
+    assert found.cause in (Cause.EVEN, Cause.ROUNDS)
+    if tasks % slots == 0 or tasks < slots:
+        assert found.cause is Cause.EVEN
+
+
+def test_one_task_more_than_slots_is_told_with_the_number_to_use():
+    found = diagnose_stage(stage([10_000] * 17, slots=16, exchange=None, operators=("MapInArrow",)))
+    assert (found.cause, found.confidence, found.call) == (Cause.ROUNDS, Confidence.CERTAIN, "df.repartition(16)")
+    assert "16 tasks instead of 17" in found.remedy
+    assert found.saved_s == pytest.approx(20.0 - 170.0 / 16)
+    shared = diagnose_stage(stage([10_000] * 17, slots=16, exchange=None, others_busy=9.0))
+    assert shared.cause is Cause.EVEN  # others had slots meanwhile: no number of tasks would fit
+
+
+def test_an_end_that_is_told_late_makes_no_slot():
+    launch, finish = [0] * 16 + [9_999], [10_000] * 16 + [20_000]
+    late = Schedule(np.array(launch, np.int64), np.array(finish, np.int64))
+    one = replace(stage([10_000] * 16 + [10_001], slots=16, slot_limit=16), schedule=late)
+    assert (late.slots, one.slots) == (17, 16)
 
 
 def test_waiting_for_slots_that_others_hold_is_not_counted_as_imbalance():
-    late = Schedule(np.array([0, 0, 60_000], np.int64), np.array([10_000, 10_000, 70_000], np.int64))
-    assert late.saved_s == pytest.approx(10.0 - 10.0 / 2)
+    begin, finish = np.array([0, 0, 60_000], np.int64), np.array([10_000, 10_000, 70_000], np.int64)
+    assert left_at_the_end_ms(begin, finish, 2) == pytest.approx(10_000 - 10_000 / 2)
+
+
+def test_what_an_executor_took_to_start_is_no_imbalance_and_no_want_of_tasks():
+    cold = stage([2_000] * 8, overhead_ms=[10] * 7 + [9_000], first=[0] * 7 + [1], executor=["1"] * 7 + ["2"])
+    assert cold.saved_s == 0.0
+    found = diagnose_stage(cold)
+    assert (found.cause, found.call, found.confidence) == (Cause.COLD, None, Confidence.CERTAIN)
+    assert found.saved_s == pytest.approx(8.99)
+    assert "nothing to balance" in found.remedy
+    one = diagnose_stage(stage([20], cluster_slots=64, overhead_ms=[9_000], exchange=None))
+    assert one.cause is Cause.EVEN  # 20 ms of work; what the task took to begin is not shared out by more tasks
+
+
+def test_the_first_task_of_an_executor_that_had_just_come_is_not_its_rows():
+    times = [5_000] * 7 + [12_000]
+    executor = ["1"] * 7 + ["2"]
+    first = [0] * 7 + [1]
+    assert diagnose_stage(stage(times, executor=executor, first=first)).cause is Cause.COLD
+    assert diagnose_stage(stage(times, executor=executor)).cause is Cause.COST
+
+
+def test_even_cpu_and_uneven_time_is_the_machine_where_cpu_is_known():
+    native = {"operators": ("HashAggregate",), "exchange": None}
+    found = diagnose_stage(stage(ONE_LONG, cpu_ms=[8_000] * 8, **native))
+    assert (found.cause, found.call) == (Cause.WAITING, None)
+    assert "it waited" in found.why
+    assert diagnose_stage(stage(ONE_LONG, cpu_ms=[8_000] * 7 + [36_000], **native)).cause is Cause.COST
+    # What Python and GPUs do is not in the JVM's cpu time.
+    assert diagnose_stage(stage(ONE_LONG, cpu_ms=[8_000] * 8, operators=("MapInArrow",), exchange=None)).cause is Cause.COST
+    assert diagnose_stage(stage(ONE_LONG, cpu_ms=[8_000] * 8, operators=("GpuScan",), exchange=None)).cause is Cause.COST
+
+
+def test_rows_by_cost_are_advised_only_where_a_function_gets_them_one_by_one():
+    for operators in (("HashAggregate",), ("SortMergeJoin",), ("Window",), ("Scan parquet ",), (), ("FlatMapGroupsInPandas",)):
+        found = diagnose_stage(stage(ONE_LONG, operators=operators))
+        assert found.cause is Cause.COST
+        assert "apply_by_cost" not in (found.call or "")
+    rdd = diagnose_stage(stage(ONE_LONG, operators=(), exchange=None, work={"rdds": ("PythonRDD",)}))
+    assert rdd.call == "rdd.repartition(32)"
+    full = diagnose_stage(stage([10_000] * 63 + [200_000], slots=8, operators=("Window",)))
+    assert (full.call, "nothing short of cheaper rows" in full.remedy) == (None, True)
+
+
+def test_merged_partitions_are_no_hot_key():
+    merged = replace(BY_USER, read="coalesced")
+    rows = [1_000, 1_200, 1_300, 500]  # 40 equal keys in 4 tasks
+    found = diagnose_stage(stage([r * 10 for r in rows], rows, exchange=merged, partitions=200))
+    assert found.cause is Cause.ROWS
+    assert "merged 200 partitions into 4 tasks" in found.why
+    assert "instances=4" in found.call
+    hot = [1_000, 1_200, 1_300, 9_000]  # no merging makes a task that much larger
+    assert diagnose_stage(stage([r * 10 for r in hot], hot, exchange=merged, partitions=200)).cause is Cause.HOT_KEY
+
+
+def test_a_key_is_hot_by_its_share_of_a_slot_not_of_the_shuffles_partitions():
+    rows = [100] * 40 + [0] * 160  # 40 equal keys in 200 partitions
+    rows[0] = 300  # three of them met
+    found = diagnose_stage(stage([r * 100 + 1 for r in rows], rows, slots=8))
+    assert found.cause is not Cause.HOT_KEY
+
+
+LEFT, RIGHT = (
+    Exchange("hashpartitioning", (name,), (name,), 8, side=side, number=number)
+    for number, (side, name) in enumerate((("left", "user"), ("right", "id")))
+)
+
+
+def joined(left, right, *, how="Inner", mib=1, **work):
+    left, right = np.asarray(left, np.int64), np.asarray(right, np.int64)
+    rows = left + right
+    sides = (replace(LEFT, read=work.pop("read", "")), RIGHT)
+    fields = {"reads": sides, "join": f"SortMergeJoin [user], [id], {how}", "adaptive": True} | work
+    numbers = {"by_read": {0: left, 1: right}, "bytes": rows * (mib << 20)}
+    return diagnose_stage(stage(rows * 100, rows, operators=("SortMergeJoin",), work=fields, **numbers))
+
+
+def test_an_uneven_join_is_told_by_its_side():
+    few, many, hot = [10] * 8, [90] * 7 + [160], [100] * 7 + [2_000]
+    small = joined(hot, [1] * 8)
+    assert small.cause is Cause.HOT_KEY
+    assert "the left side of the join (by user)" in small.remedy
+    assert small.call == 'left.join(F.broadcast(right), (left["user"] == right["id"]))'
+    outer = joined(hot, few, how="RightOuter", mib=1)
+    assert "join the key apart" in outer.remedy
+    unsplit = joined(hot, few, mib=2)
+    assert "skewedPartitionThresholdInBytes" in unsplit.call
+    assert "adaptive execution is off" in joined(hot, few, mib=2, adaptive=False).remedy
+    split = joined(hot, few, mib=2, read="coalesced and skewed")
+    assert "has split it already" in split.remedy
+    placed = joined(many, [100] * 8, how="LeftOuter", mib=2)
+    assert placed.cause is Cause.KEYS
+    assert 'evenly.learn_mapping(left, key="user", instances=8)' in placed.call
+    assert placed.call.endswith('left.join(right, (left["user"] == right["id"]) & (left["slot"] == right["slot"]), "left")')
+    assert "the right side of the join (by id)" in joined([100] * 8, many, mib=2).remedy
+
+
+def test_uneven_files_are_for_their_writer_or_a_finer_cut():
+    rows = [100] * 7 + [400]
+    scan = {"operators": ("Scan parquet ",), "exchange": None, "work": {"scan": "FileScan parquet [id]"}}
+    cut = diagnose_stage(stage([r * 100 for r in rows], rows, bytes=[r << 20 for r in rows], **scan))
+    assert (cut.cause, cut.call) == (Cause.ROWS, 'spark.conf.set("spark.sql.files.maxPartitionBytes", "35MB")')
+    rows = [0] * 7 + [400]
+    whole = diagnose_stage(stage([r * 100 + 10 for r in rows], rows, bytes=[r << 20 for r in rows], **scan))
+    assert (whole.cause, whole.call) == (Cause.ROWS, None)
+    assert "row groups" in whole.remedy
+
+
+def test_attempts_that_failed_are_not_their_rows():
+    again = Schedule(np.array([0] * 8 + [9_000]), np.array([5_000] * 7 + [9_000, 14_000]))
+    failed = replace(stage([5_000] * 8, failed=1), schedule=again, failed_s=9.0)
+    found = diagnose_stage(failed)
+    assert (found.cause, found.call) == (Cause.FAILED, None)
+    assert found.saved_s == pytest.approx(9.0)
+    assert diagnose_stage(replace(failed, failed_s=0.1)).cause is Cause.EVEN  # it waited for something else
+
+
+def test_stages_that_run_at_the_same_time_are_counted_once():
+    bounds = [(0, 10_000), (0, 10_000), (10_000, 20_000)]
+    assert on_critical_path_s(bounds, [(bounds[0], 4.0)]) == 0.0  # the second goes on
+    assert on_critical_path_s(bounds, [(bounds[0], 4.0), (bounds[1], 6.0)]) == pytest.approx(4.0)
+    assert on_critical_path_s(bounds, [(bounds[0], 4.0), (bounds[1], 6.0), (bounds[2], 3.0)]) == pytest.approx(7.0)
+
+
+@given(st.lists(st.tuples(st.integers(0, 50_000), st.integers(1, 20_000), st.floats(0.0, 30.0)), max_size=12))
+def test_an_application_never_saves_more_than_it_ran_nor_than_its_stages_do(stages):
+    bounds = [(begin, begin + took) for begin, took, _ in stages]
+    saved = [(one, seconds) for one, (_, _, seconds) in zip(bounds, stages, strict=True)]
+    busy = sum(1 for at in range(0, 70_000, 100) if any(begin <= at < end for begin, end in bounds)) / 10.0
+    found = on_critical_path_s(bounds, saved)
+    assert 0.0 <= found <= busy + 1.0
+    assert found <= sum(seconds for _, seconds in saved) + 1e-6
+
+
+def test_an_applications_saving_is_that_of_its_critical_path():
+    uneven = stage(ONE_LONG, [1_000] * 8)
+    both = Application(stages=[uneven, uneven], bounds_ms=[uneven.bounds_ms] * 2, finished=2)
+    found = diagnose_application(both)
+    assert sum(one.saved_s for one in found.findings) == pytest.approx(2 * found.saved_s)
 
 
 def test_the_same_finding_of_one_line_is_told_once():

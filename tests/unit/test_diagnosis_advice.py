@@ -16,6 +16,8 @@ from evenly.diagnosis.keys import EVEN_PCT, KeyAdvice, KeysAt, KeysDiagnosis, sh
 from evenly.diagnosis.source import check_columns, data_kind
 from evenly.diagnosis.state import StateDiagnosis, checkpoint_diagnosis
 from evenly.errors import DamagedData, EmptyStream, InvalidParameter, UnknownColumn
+from evenly.keys.batches import Batch
+from evenly.keys.carried import Carried, carried_rows
 
 
 def at(by_hash, by_evenly, share):
@@ -77,8 +79,31 @@ def test_the_advice_on_a_checkpoint_knows_of_evenlys_mapping():
     assert "No mapping of Evenly" in checkpoint_diagnosis("c", [even, uneven], []).advice
     both = checkpoint_diagnosis("c", [even, uneven], [2, 1])
     assert "(version 2)" in both.advice
+    assert "does not say that they have drifted" in both.advice
     assert both.stores == (uneven, even)
     assert [row["rows"] for row in both.results() if row["series"] == "partition"] == [900, 100, 500, 500]
+
+
+def batch(number, version, mapped, read=None):
+    return Batch(number, version, np.array(mapped, np.uint32), None if read is None else np.array(read, np.uint32))
+
+
+def test_a_mapping_is_judged_by_the_rows_that_batches_carry_and_not_by_the_state():
+    uneven = StateDiagnosis(0, "dedupe", "default", 1, (900, 100))
+    seen = [batch(1, 1, (9, 1)), batch(2, 2, (500, 490), (505, 480)), batch(3, 2, (0, 0)), batch(4, 2, (100, 110), (95, 120))]
+    carried = carried_rows(seen, 2)
+    assert (carried.rows, carried.batches, carried.last_batch, carried.read) == ((600, 600), 2, 4, True)
+    assert Carried.from_json(carried.to_json(), source="x") == carried
+    even = checkpoint_diagnosis("c", [uneven], [1, 2], carried)
+    assert even.carried_even is True
+    assert "The rows are even under Evenly's mapping (version 2): the last 2 batches carried 1,200 rows, λ 0 %" in even.advice
+    drifted = checkpoint_diagnosis("c", [uneven], [1, 2], carried_rows([batch(5, 2, (900, 300))], 2))
+    assert "have drifted away" in drifted.advice
+    other = checkpoint_diagnosis("c", [uneven], [1, 2, 3], carried)  # of a version that is no more in force
+    assert "does not say that they have drifted" in other.advice
+    assert carried_rows(seen[2:3], 2) is None
+    (row,) = (row for row in even.results() if row["series"] == "carried")
+    assert (row["rows"], row["verdict"], row["mapping_version"]) == (1_200, "even", 2)
 
 
 def test_columns_are_looked_for_before_spark_starts(tmp_path):

@@ -165,6 +165,76 @@ def test_a_log_without_a_stage_says_so(tmp_path):
         read_application(open_event_log(written(tmp_path, made.text(made.start()))))
 
 
+def test_a_log_of_an_application_that_ended_without_a_stage_says_that(tmp_path):
+    over = [*made.start(), {"Event": "SparkListenerApplicationEnd", "Timestamp": 9}]
+    with pytest.raises(EmptyStream, match="the application ended without one"):
+        read_application(open_event_log(written(tmp_path, made.text(over))))
+
+
+def test_a_folder_of_databricks_is_read_whole_and_in_order(tmp_path):
+    lines = LOG.splitlines(keepends=True)
+    for name, part in (
+        ("eventlog-2021-06-15--15-10.gz", lines[6:8]),
+        ("eventlog-2021-06-15--15-00.gz", lines[:6]),
+    ):
+        (tmp_path / name).write_bytes(PACKED["gzip"](b"".join(part)))
+    (tmp_path / "eventlog").write_bytes(b"".join(lines[8:]))
+    log = open_event_log(tmp_path)
+    assert [file.name for file in log.files] == ["eventlog-2021-06-15--15-00.gz", "eventlog-2021-06-15--15-10.gz", "eventlog"]
+    found = read_application(log)
+    assert (found.finished, found.gaps, found.stages[0].exchange.keys) == (1, [], ("user", "day"))
+
+
+@pytest.mark.parametrize("codec", PACKED)
+def test_a_part_that_breaks_off_is_told_and_the_next_is_read(tmp_path, codec):
+    folder = tmp_path / "eventlog_v2_app-1"
+    folder.mkdir()
+    one = [made.submitted(3, 1), made.task_end(3, 0, run_ms=5_000), made.completed(3, 1)]
+    first = PACKED[codec](made.text([*made.start(), *(made.task_start(9, i) for i in range(500))]))
+    (folder / "events_1_app-1").write_bytes(first[: len(first) - 7])
+    (folder / "events_2_app-1").write_bytes(PACKED[codec](made.text(one)))
+    found = read_application(open_event_log(folder))
+    assert found.finished == 1
+    assert not found.truncated
+    assert any("events_1_app-1 breaks off" in note for note in found.notes())
+
+
+def test_a_part_that_is_missing_is_told_and_stages_that_it_cut_are_not_judged(tmp_path):
+    folder = tmp_path / "eventlog_v2_app-1"
+    folder.mkdir()
+    tasks = [made.task_end(1, i, run_ms=1_000 if i else 60_000) for i in range(8)]
+    parts = {
+        1: [*made.start(), made.submitted(1, 8), *tasks[:2]],
+        3: [*tasks[5:], made.completed(1, 8), made.task_end(2, 0, run_ms=5), made.completed(2, 1, name="map at job.py:3")],
+        4: [made.completed(4, 6, name="count at job.py:9")],
+    }
+    for number, events in parts.items():
+        (folder / f"events_{number}_app-1").write_bytes(made.text(events))
+    found = read_application(open_event_log(folder))
+    told = " | ".join(found.notes())
+    assert "part 2 of the rolling log is missing" in told
+    assert "of stage 1 (collect at /home/me/job.py:7) the log has 5 of 8 tasks: not judged" in told
+    assert "of stage 4 (count at job.py:9) the log has none of 6 tasks" in told
+    assert [stage.name for stage in found.stages] == ["map at job.py:3"]  # its submission is missing, its tasks are not
+    alone = read_application(open_event_log(folder / "events_3_app-1"))
+    assert "the log begins after the application did: its first part is missing" in alone.notes()
+
+
+def test_the_last_stage_of_an_application_that_ended_is_judged_without_its_end(tmp_path):
+    events = [event for event in made.skewed_job() if event["Event"] != "SparkListenerStageCompleted"]
+    found = read_application(open_event_log(written(tmp_path, made.text(events))))
+    assert (found.finished, found.unfinished, len(found.stages)) == (1, [], 1)
+    events = [event for event in events if event.get("Task Info", {}).get("Index") != 3]
+    found = read_application(open_event_log(written(tmp_path, made.text(events))))
+    assert found.finished == 0
+    assert "has no end in the log, though the application has: 3 of 4 tasks had ended" in found.notes()[0]
+
+
+def test_a_stage_that_waits_for_its_first_slot_is_told(tmp_path):
+    found = read_application(open_event_log(written(tmp_path, made.text([*made.start(), made.submitted(3, 2)]))))
+    assert "0 of 2 tasks had ended, and none had begun: it waited for slots" in found.notes()[0]
+
+
 def test_lines_that_cannot_be_read_are_skipped_and_counted(tmp_path):
     lines = LOG.splitlines(keepends=True)
     broken = [

@@ -14,10 +14,12 @@ import typer
 
 from evenly.cli.options import Json, check_file, instance_numbers
 from evenly.cli.output import bytes_progress, note, print_json, print_table, say, steps_progress
-from evenly.diagnosis.application import Application, read_application
-from evenly.diagnosis.causes import Cause, Repeated, Thresholds, diagnose_stage, repeated_findings
+from evenly.diagnosis.application import read_application
+from evenly.diagnosis.causes import LogDiagnosis, diagnose_application
 from evenly.diagnosis.event_log import open_event_log
+from evenly.diagnosis.findings import Cause, Repeated, Thresholds, repeated_findings
 from evenly.diagnosis.keys import COMBINED, KeysDiagnosis
+from evenly.diagnosis.past import Application
 from evenly.diagnosis.source import check_columns
 from evenly.diagnosis.state import CheckpointDiagnosis
 from evenly.errors import InvalidCheckpoint, InvalidParameter, MissingDependency
@@ -27,7 +29,7 @@ from evenly.report.diagnosis_page import checkpoint_page, keys_page, log_page
 _LOG_HEADINGS = ("stage", "tasks", "s", "longest", "median", "λ time", "λ rows", "saved s", "cause")
 _EXPLAINED = (
     "s: how long the stage took; longest, median: of its tasks, in s; λ = (max / mean - 1) · 100 % of the tasks' times "
-    "and rows; saved s: what perfect balance on the same slots would have saved."
+    "and rows; saved s: what the stage would have saved at best, of its tasks' own work."
 )
 
 app = typer.Typer(name="diagnose", help="Say what is uneven, why, and what would fix it.", no_args_is_help=True)
@@ -98,17 +100,18 @@ def log(
     with bytes_progress() as progress:
         bar = progress.add_task("reading", total=opened.size_bytes)
         application = read_application(opened, lambda read: progress.advance(bar, read))
-    findings = [diagnose_stage(stage, Thresholds(least_saved_s=least_seconds)) for stage in application.stages]
-    repeated = repeated_findings(findings)
+    diagnosis = diagnose_application(application, Thresholds(least_saved_s=least_seconds))
+    repeated = repeated_findings(diagnosis.findings)
     table = [_LOG_HEADINGS, *(_log_line(one) for one in repeated[:stages])]
     if page is not None:
-        write_whole(page, log_page(event_log, application, repeated, table))
+        write_whole(page, log_page(event_log, application, diagnosis, repeated, table))
     if json:
         parameters = {"event_log": event_log, "stages": stages, "least_seconds": least_seconds}
-        unfinished = [one.row() for one in application.unfinished]
-        print_json("diagnose log", parameters, [application.row(), *(finding.row() for finding in findings), *unfinished])
+        apart = [*(one.row() for one in application.own.values()), *(one.row() for one in application.unfinished)]
+        found = [finding.row() for finding in diagnosis.findings]
+        print_json("diagnose log", parameters, [application.row(diagnosis.saved_s), *found, *apart])
     else:
-        _print_log(application, repeated[:stages], table, page)
+        _print_log(application, diagnosis, repeated[:stages], table, page)
 
 
 @app.command("checkpoint", epilog="Example: evenly diagnose checkpoint /data/checkpoints/clicks --json")
@@ -235,7 +238,13 @@ def _print_keys(source: str, diagnosis: KeysDiagnosis, table: Sequence[Sequence[
     _say_page(page)
 
 
-def _print_log(application: Application, shown: Sequence[Repeated], table: Sequence[Sequence[str]], page: Path | None) -> None:
+def _print_log(
+    application: Application,
+    diagnosis: LogDiagnosis,
+    shown: Sequence[Repeated],
+    table: Sequence[Sequence[str]],
+    page: Path | None,
+) -> None:
     attempt = f", attempt {application.attempt}" if application.attempt else ""
     say(
         f"{application.name} ({application.id}{attempt}): {application.seconds:,.1f} s, {application.slots} slots, "
@@ -250,10 +259,17 @@ def _print_log(application: Application, shown: Sequence[Repeated], table: Seque
     for one in wrong:
         times = f", {one.times} times" if one.times > 1 else ""
         say("\n", (one.worst.stage.where, "bold"), times)
-        say("  cause: ", (one.worst.cause.value, "bold red"), f": {one.worst.why}")
+        say("  cause: ", (one.worst.cause.value, "bold red"), f" ({one.worst.confidence.value}): {one.worst.why}")
         say(f"  saved at best: {one.saved_s:,.1f} s. What to do: {one.worst.remedy}")
-        if one.worst.call:
-            say("    ", (one.worst.call, "bold"))
+        for line in (one.worst.call or "").splitlines():
+            say("    ", (line, "bold"))
+    if wrong:
+        say(
+            f"\nIn all the application would save at most {diagnosis.saved_s:,.1f} s of {application.seconds:,.1f} s: what "
+            "runs at the same time counts once."
+        )
+    if application.own_told:
+        say(f"{application.own_told}.")
     for limit in application.notes():
         say(limit)
     _say_page(page)

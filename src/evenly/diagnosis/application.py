@@ -6,106 +6,24 @@ import heapq
 import itertools
 from array import array
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from evenly.diagnosis.event_log import EventLog
+from evenly.diagnosis.executors import Executors
+from evenly.diagnosis.own_jobs import own_job
+from evenly.diagnosis.past import Application, OwnJobs, Unfinished
 from evenly.diagnosis.plans import QueryPlan
-from evenly.diagnosis.stages import PastStage, Schedule, Tasks
+from evenly.diagnosis.running import RunningStage
+from evenly.diagnosis.savings import in_turn_ms
+from evenly.diagnosis.stages import PastStage, Work
 from evenly.errors import EmptyStream
-from evenly.kernels.types import I64
 
 MOST_STAGES = 1_000
 """How many finished stages are kept: those in which balance would have saved the most time."""
-
-_COLUMNS = ("run", "rows", "bytes", "gc", "fetch", "spilled", "overhead", "index")
-
-
-@dataclass(frozen=True)
-class Unfinished:
-    """A stage that the log leaves running: how many of its tasks had ended, how many ran, and the longest of those so far."""
-
-    stage: int
-    attempt: int
-    name: str
-    tasks: int
-    ended: int
-    running: int
-    longest_s: float
-
-    def row(self) -> dict[str, object]:
-        """As a flat object."""
-        return {"series": "unfinished", **asdict(self)}
-
-
-@dataclass
-class Application:
-    """What an event log says of an application: see `read_application`.
-
-    `finished` counts all stages that finished; `stages` holds at most `MOST_STAGES` of them.
-    """
-
-    name: str = ""
-    id: str = ""
-    attempt: str | None = None
-    seconds: float = 0.0
-    slots: int = 0
-    stages: list[PastStage] = field(default_factory=list)
-    unfinished: list[Unfinished] = field(default_factory=list)
-    finished: int = 0
-    failed: int = 0
-    skipped_lines: int = 0
-    truncated: bool = False
-
-    def row(self) -> dict[str, object]:
-        """The application as a flat object."""
-        return {
-            "series": "application",
-            "name": self.name,
-            "application": self.id,
-            "attempt": self.attempt,
-            "seconds": self.seconds,
-            "slots": self.slots,
-            "stages": self.finished,
-            "failed": self.failed,
-            "unfinished": len(self.unfinished),
-            "truncated": self.truncated,
-            "skipped_lines": self.skipped_lines,
-        }
-
-    def notes(self) -> list[str]:
-        """What a reader should know besides: stages that failed or still ran, and parts of the log that could not be read."""
-        notes = [
-            f"stage {one.stage} ({one.name}) had not finished: {one.ended} of {one.tasks} tasks had ended, the longest of the "
-            f"{one.running} others had run for {one.longest_s:,.0f} s"
-            for one in self.unfinished
-        ]
-        if self.failed:
-            notes.append(f"{self.failed} attempts of stages failed; they are not counted above")
-        if self.truncated:
-            notes.append("the log breaks off: the application still runs, or was killed")
-        if self.skipped_lines:
-            notes.append(f"{self.skipped_lines} lines of the log could not be read and were skipped")
-        return notes
-
-
-@dataclass
-class _Running:
-    """A stage while its tasks run: numbers a task, no JSON."""
-
-    name: str
-    tasks: int
-    query: int | None
-    columns: dict[str, array[int]] = field(default_factory=lambda: {name: array("q") for name in _COLUMNS})
-    launch: array[int] = field(default_factory=lambda: array("q"))
-    finish: array[int] = field(default_factory=lambda: array("q"))
-    executors: list[str] = field(default_factory=list)
-    open: dict[int, int] = field(default_factory=dict)
-    done: set[int] = field(default_factory=set)
-    failed: int = 0
-    speculative: int = 0
+_MOST_GAPS = 5
 
 
 class _Reader:
@@ -115,20 +33,24 @@ class _Reader:
         self.application = Application()
         self.kept: list[tuple[float, int, PastStage]] = []
         self.counter = itertools.count()
-        self.running: dict[tuple[int, int], _Running] = {}
+        self.running: dict[tuple[int, int], RunningStage] = {}
+        self.ended: set[tuple[int, int]] = set()
         self.plans: dict[int, QueryPlan] = {}
-        self.cores: dict[str, int] = {}
-        self.task_cpus = 1.0
+        self.executors = Executors()
+        self.begins, self.ends, self.busy = array("q"), array("q"), array("q")
+        self.properties: dict[str, str] = {}
         self.started = 0
+        self.earliest = 0
         self.last = 0
+        self.over = False
+        self.partial: list[str] = []
         self.names: dict[str, str] = {}
 
     def take(self, event: dict[str, Any]) -> None:
         _HANDLERS[event["Event"]](self, event)
 
     def environment(self, event: dict[str, Any]) -> None:
-        properties = event.get("Spark Properties", {})
-        self.task_cpus = float(properties.get("spark.task.cpus", 1) or 1)
+        self.properties = {str(name): str(value) for name, value in dict(event.get("Spark Properties") or {}).items()}
 
     def application_start(self, event: dict[str, Any]) -> None:
         self.application.name = str(event.get("App Name", ""))
@@ -138,17 +60,26 @@ class _Reader:
         self.started = int(event.get("Timestamp", 0))
 
     def application_end(self, event: dict[str, Any]) -> None:
+        self.over = True
         self.last = max(self.last, int(event.get("Timestamp", 0)))
 
     def executor_added(self, event: dict[str, Any]) -> None:
-        self.cores[str(event["Executor ID"])] = int(event.get("Executor Info", {}).get("Total Cores", 0))
-        self.application.slots = max(self.application.slots, self.slots())
+        info = event.get("Executor Info") or {}
+        self.executors.add(
+            str(event["Executor ID"]), str(info.get("Host", "")), self._slots(info), int(event.get("Timestamp", 0))
+        )
+
+    def _slots(self, info: dict[str, Any]) -> int:
+        """How many tasks an executor takes at once: by its cores, and by its GPUs where tasks ask for one."""
+        slots = int(info.get("Total Cores", 0)) / _number(self.properties.get("spark.task.cpus"), 1.0)
+        for name, told in dict(info.get("Resources") or {}).items():
+            asked = _number(self.properties.get(f"spark.task.resource.{name}.amount"), 0.0)
+            if asked > 0.0:
+                slots = min(slots, len(told.get("addresses", ())) / asked)
+        return int(slots)
 
     def executor_removed(self, event: dict[str, Any]) -> None:
-        self.cores.pop(str(event["Executor ID"]), None)
-
-    def slots(self) -> int:
-        return int(sum(self.cores.values()) / self.task_cpus)
+        self.executors.remove(str(event["Executor ID"]), int(event.get("Timestamp", 0)))
 
     def query_start(self, event: dict[str, Any]) -> None:
         plan = self.plans.setdefault(int(event["executionId"]), QueryPlan(str(event.get("description", ""))))
@@ -159,93 +90,133 @@ class _Reader:
 
     def stage_submitted(self, event: dict[str, Any]) -> None:
         info = event["Stage Info"]
-        query = (event.get("Properties") or {}).get("spark.sql.execution.id")
-        self.running[int(info["Stage ID"]), int(info.get("Stage Attempt ID", 0))] = _Running(
-            name=str(info.get("Stage Name", "")),
-            tasks=int(info.get("Number of Tasks", 0)),
-            query=None if query is None else int(query),
-        )
+        self.running[_key(info)] = RunningStage.submitted(info, event.get("Properties") or {})
 
     def task_start(self, event: dict[str, Any]) -> None:
-        stage = self.running.get((int(event["Stage ID"]), int(event.get("Stage Attempt ID", 0))))
         info = event["Task Info"]
-        self.last = max(self.last, int(info["Launch Time"]))
+        stage = self._stage(event)
+        self._at(int(info["Launch Time"]))
         if stage is not None:
             stage.open[int(info["Task ID"])] = int(info["Launch Time"])
 
     def task_end(self, event: dict[str, Any]) -> None:
-        stage = self.running.get((int(event["Stage ID"]), int(event.get("Stage Attempt ID", 0))))
         info = event["Task Info"]
-        self.last = max(self.last, int(info["Finish Time"]))
-        if stage is None:  # a copy that was killed after its stage had finished
-            return
-        stage.open.pop(int(info["Task ID"]), None)
-        stage.launch.append(int(info["Launch Time"]))
-        stage.finish.append(max(int(info["Finish Time"]), int(info["Launch Time"])))
-        stage.speculative += bool(info.get("Speculative"))
-        index = int(info["Index"])
-        succeeded = (event.get("Task End Reason") or {}).get("Reason") == "Success"
-        metrics = event.get("Task Metrics")
-        if not succeeded and not info.get("Killed"):
-            stage.failed += 1
-        if not succeeded or metrics is None or index in stage.done:
-            return
-        stage.done.add(index)
-        stage.executors.append(self.names.setdefault(str(info["Executor ID"]), str(info["Executor ID"])))
-        for name, value in zip(_COLUMNS, (*_measured(metrics, info), index), strict=True):
-            stage.columns[name].append(value)
+        stage = self._stage(event)
+        self._at(int(info["Finish Time"]))
+        executor = self.names.setdefault(str(info["Executor ID"]), str(info["Executor ID"]))
+        first = self.executors.first(executor, int(info["Launch Time"]))
+        if stage is not None:  # else a copy that was killed after its stage had finished
+            plan = self.plans.get(stage.query) if stage.query is not None else None
+            stage.take(event, executor, _nothing if plan is None else plan.watched, first=first)
+        if (event.get("Task End Reason") or {}).get("Reason") == "Success":
+            self.executors.ended(executor, int(info["Finish Time"]))
+
+    def _at(self, moment: int) -> None:
+        self.last = max(self.last, moment)
+        self.earliest = min(self.earliest, moment) if self.earliest else moment
+
+    def _stage(self, event: dict[str, Any]) -> RunningStage | None:
+        """The stage of a task. A log with a gap may lack the stage's submission: then the stage is told by its tasks."""
+        key = (int(event["Stage ID"]), int(event.get("Stage Attempt ID", 0)))
+        if key not in self.running and key not in self.ended:
+            self.running[key] = RunningStage(known=False)
+        return self.running.get(key)
 
     def stage_completed(self, event: dict[str, Any]) -> None:
         info = event["Stage Info"]
-        key = (int(info["Stage ID"]), int(info.get("Stage Attempt ID", 0)))
+        key = _key(info)
         running = self.running.pop(key, None)
+        self.ended.add(key)
         if info.get("Failure Reason") is not None:
             self.application.failed += 1
             return
+        tasks = int(info.get("Number of Tasks", 0))
         if running is None or not running.executors:
+            if tasks and (running is None or not running.known):
+                self.application.finished += 1
+                self.partial.append(f"of stage {key[0]} ({info.get('Stage Name', '')}) the log has none of {tasks} tasks")
             return
         self.application.finished += 1
-        stage = self._summary(key, running, info)
-        entry = (stage.saved_s, next(self.counter), stage)
+        if not running.known:
+            running = replace(running, name=str(info.get("Stage Name", "")), tasks=tasks)
+        if len(running.done) < tasks:
+            self.partial.append(
+                f"of stage {key[0]} ({running.name}) the log has {len(running.done)} of {tasks} tasks: not judged"
+            )
+            return
+        self._finished(key, running, {int(one["ID"]) for one in info.get("Accumulables", ())})
+
+    def _finished(self, key: tuple[int, int], running: RunningStage, numbers: set[int]) -> None:
+        stage = self._summary(key, running, numbers)
+        begin, end = stage.bounds_ms
+        self.begins.append(begin)
+        self.ends.append(end)
+        self.busy.append(int((stage.schedule.finish_ms - stage.schedule.launch_ms).sum()))
+        if stage.own is not None:
+            own = self.application.own.setdefault(stage.own, OwnJobs(stage.own))
+            own.stages += 1
+            own.seconds += stage.seconds
+            return
+        self.executors.judge(stage.tasks)
+        entry = (_could_save(stage), next(self.counter), stage)
         if len(self.kept) < MOST_STAGES:
             heapq.heappush(self.kept, entry)
         else:
             heapq.heappushpop(self.kept, entry)
 
-    def _summary(self, key: tuple[int, int], running: _Running, info: dict[str, Any]) -> PastStage:
+    def _summary(self, key: tuple[int, int], running: RunningStage, numbers: set[int]) -> PastStage:
         plan = None if running.query is None else self.plans.get(running.query)
-        numbers = {int(one["ID"]) for one in info.get("Accumulables", ())}
-        order = np.argsort(_int64(running.columns["index"]), kind="stable")
-        columns = {name: _int64(values)[order] for name, values in running.columns.items()}
-        tasks = Tasks(
-            run_ms=columns["run"],
-            rows=columns["rows"],
-            bytes=columns["bytes"],
-            gc_ms=columns["gc"],
-            fetch_wait_ms=columns["fetch"],
-            spilled=columns["spilled"],
-            executor=np.array(running.executors)[order],
-        )
+        tasks, schedule = running.finished_tasks(), running.schedule()
+        begin, end = int(schedule.launch_ms.min()), int(schedule.finish_ms.max())
+        work = Work(rdds=running.rdds) if plan is None else plan.work_of(numbers, running.rdds)
+        rows = int(tasks.rows.sum() + tasks.rows_out.sum())
         return PastStage(
             stage=key[0],
             attempt=key[1],
             name=running.name,
             tasks=tasks,
-            schedule=Schedule(_int64(running.launch), _int64(running.finish)),
-            cluster_slots=self.slots(),
-            operators=() if plan is None else plan.operators_of(numbers),
+            schedule=schedule,
+            cluster_slots=self.executors.slots_during(begin, end),
+            slot_limit=self.executors.slots_within(begin, end),
+            work=work,
             query=None if plan is None else plan.description,
-            exchange=None if plan is None else plan.exchange_of(numbers),
+            description=running.description,
+            own=own_job(running.name, running.description, work, has_query=running.query is not None, rows=rows),
             failed=running.failed,
+            failed_s=running.failed_ms / 1000.0,
+            failure=running.failure,
             speculative=running.speculative,
-            overhead_ms=int(columns["overhead"].sum()),
         )
 
     def result(self, log: EventLog) -> Application:
         application = self.application
-        application.stages = [stage for _, _, stage in sorted(self.kept, reverse=True)]
-        application.seconds = max(0.0, (self.last - self.started) / 1000.0) if self.started else 0.0
+        for key, stage in list(self.running.items()):
+            if stage.known and stage.tasks and len(stage.done) == stage.tasks and not stage.open:
+                # Its end is missing, but all of its tasks are there.
+                application.finished += 1
+                self._finished(key, self.running.pop(key), set())
+        begins, ends, busy = (np.array(values, np.float64) for values in (self.begins, self.ends, self.busy))
+        took = np.maximum(ends - begins, 1.0)
+
+        def settled(stage: PastStage) -> PastStage:
+            """What is known only at the end: which executors were slow all along, and how busy the others were meanwhile."""
+            begin, end = stage.bounds_ms
+            shared = np.clip(np.minimum(ends, end) - np.maximum(begins, begin), 0.0, None) / took
+            alone = float((stage.schedule.finish_ms - stage.schedule.launch_ms).sum())
+            others = (float((shared * busy).sum()) - alone) / max(end - begin, 1)
+            return replace(stage, others_busy=max(0.0, others), slow_executors=self.executors.slow, hosts=self.executors.hosts)
+
+        application.slots = self.executors.most_slots
+        application.stages = [settled(stage) for _, _, stage in sorted(self.kept, reverse=True)]
+        application.bounds_ms = list(zip(self.begins, self.ends, strict=True))
+        began = self.started or self.earliest
+        application.seconds = max(0.0, (self.last - began) / 1000.0) if began else 0.0
         application.skipped_lines, application.truncated = log.unreadable, log.truncated
+        application.gaps = [*log.gaps, *self.partial[:_MOST_GAPS]]
+        if len(self.partial) > _MOST_GAPS:
+            application.gaps.append(f"… and so of {len(self.partial) - _MOST_GAPS} more stages")
+        if not self.started:
+            application.gaps.append("the log begins after the application did: its first part is missing")
         application.unfinished = [
             Unfinished(
                 stage=key[0],
@@ -254,35 +225,38 @@ class _Reader:
                 tasks=stage.tasks,
                 ended=len(stage.done),
                 running=len(stage.open),
-                longest_s=max((self.last - launch) / 1000.0 for launch in stage.open.values()),
+                longest_s=max(((self.last - launch) / 1000.0 for launch in stage.open.values()), default=0.0),
+                ended_after=self.over,
             )
             for key, stage in self.running.items()
-            if stage.open
         ]
-        if not application.stages and not application.unfinished:
-            raise EmptyStream(
-                f"{log.path} has no stage that finished, so there is nothing to diagnose: run the job to its end, or give a "
-                "later copy"
-            )
+        if not application.finished and not application.unfinished:
+            remedy = "the application ended without one" if self.over else "run the job to its end, or give a later copy"
+            raise EmptyStream(f"{log.path} has no stage that finished, so there is nothing to diagnose: {remedy}")
         return application
 
 
-def _measured(metrics: dict[str, Any], info: dict[str, Any]) -> tuple[int, ...]:
-    shuffle, read = metrics.get("Shuffle Read Metrics") or {}, metrics.get("Input Metrics") or {}
-    run = int(metrics.get("Executor Run Time", 0))
-    return (
-        run,
-        int(shuffle.get("Total Records Read", 0)) + int(read.get("Records Read", 0)),
-        int(shuffle.get("Remote Bytes Read", 0)) + int(shuffle.get("Local Bytes Read", 0)) + int(read.get("Bytes Read", 0)),
-        int(metrics.get("JVM GC Time", 0)),
-        int(shuffle.get("Fetch Wait Time", 0)),
-        int(metrics.get("Disk Bytes Spilled", 0)),
-        max(0, int(info["Finish Time"]) - int(info["Launch Time"]) - run),
-    )
+def _could_save(stage: PastStage) -> float:
+    """At most what any remedy could save: by which stages are kept."""
+    slots = max(stage.slots, stage.cluster_slots)
+    worked = in_turn_ms(stage.tasks.in_order, stage.slots) / 1000.0
+    starting = float(stage.tasks.start_ms.max()) / 1000.0 + stage.overhead_s / stage.slots
+    return worked - float(stage.tasks.work_ms.sum()) / slots / 1000.0 + starting + (stage.seconds if stage.failed else 0.0)
 
 
-def _int64(values: array[int]) -> I64:
-    return np.array(values, np.int64)
+def _key(info: dict[str, Any]) -> tuple[int, int]:
+    return int(info["Stage ID"]), int(info.get("Stage Attempt ID", 0))
+
+
+def _number(text: str | None, otherwise: float) -> float:
+    try:
+        return float(text) if text else otherwise
+    except ValueError:
+        return otherwise
+
+
+def _nothing(_: int) -> None:
+    return None
 
 
 _HANDLERS: dict[str, Callable[[_Reader, dict[str, Any]], None]] = {

@@ -5,17 +5,50 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+_HOW = {
+    "LeftOuter": "left",
+    "RightOuter": "right",
+    "FullOuter": "full",
+    "LeftSemi": "left_semi",
+    "LeftAnti": "left_anti",
+}
+"""Spark's names of joins, as a call writes them; an inner join is not named."""
+
+
+def quoted(text: str) -> str:
+    """A text as Python writes it."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def column(name: str) -> str:
+    """A column's name for Spark, as Python writes it: in back-quotes where a dot or a back-quote is part of the name."""
+    return quoted("`" + name.replace("`", "``") + "`" if "." in name or "`" in name else name)
+
 
 def key_argument(keys: Sequence[str]) -> str:
     """One name, or a list of names, as Python writes it."""
-    names = [json.dumps(name, ensure_ascii=False) for name in keys]
+    names = [column(name) for name in keys]
     return names[0] if len(names) == 1 else f"[{', '.join(names)}]"
 
 
+def grouped_by(keys: Sequence[str], last: str) -> str:
+    """The arguments of a grouping by the keys and then one more column."""
+    return ", ".join((*(column(name) for name in keys), quoted(last)))
+
+
+def placed_call(keys: Sequence[str], instances: int) -> str:
+    """Whole keys on the instance that has least to do, for an operator that follows."""
+    return f"df.transform(evenly.by_key, key={key_argument(keys)}, instances={instances})"
+
+
 def by_key_call(keys: Sequence[str], instances: int) -> str:
-    """Whole keys on the instance that has least to do."""
-    grouped = ", ".join(json.dumps(name, ensure_ascii=False) for name in (*keys, "slot"))
-    return f"df.transform(evenly.by_key, key={key_argument(keys)}, instances={instances}).groupBy({grouped})"
+    """Whole keys on the instance that has least to do, and grouped."""
+    return f"{placed_call(keys, instances)}.groupBy({grouped_by(keys, 'slot')})"
+
+
+def unslotted_call(keys: Sequence[str], instances: int) -> str:
+    """Whole keys on the instance that has least to do, for work without a grouping."""
+    return f"df.transform(evenly.by_key, key={key_argument(keys)}, instances={instances}, slot=None)"
 
 
 def aggregate_by_key_call(keys: Sequence[str], instances: int) -> str:
@@ -24,6 +57,36 @@ def aggregate_by_key_call(keys: Sequence[str], instances: int) -> str:
     return f"evenly.aggregate_by_key(df, {merging}, key={key_argument(keys)}, instances={instances})"
 
 
+def split_by_key_call(keys: Sequence[str], instances: int) -> str:
+    """A key too hot for one instance in parts."""
+    return f"evenly.split_by_key(df, key={key_argument(keys)}, instances={instances})"
+
+
 def apply_by_cost_call(instances: int) -> str:
     """Rows to instances by what they cost; without cost_key Evenly finds the column that predicts it best."""
     return f"df.transform(evenly.apply_by_cost, function=function, schema=schema, instances={instances})"
+
+
+def setting_call(name: str, value: object) -> str:
+    """A setting of Spark's, for the queries that follow."""
+    return f"spark.conf.set({quoted(name)}, {quoted(str(value))})"
+
+
+def join_call(left: Sequence[str], right: Sequence[str], how: str, *, broadcast: str = "", slot: bool = False) -> str:
+    """A join of `left` and `right` by these columns; `broadcast` names the side that goes to every executor."""
+    pairs = [*zip(left, right, strict=True), *([("slot", "slot")] if slot else [])]
+    condition = " & ".join(f"(left[{column(one)}] == right[{column(other)}])" for one, other in pairs)
+    sides = {name: f"F.broadcast({name})" if name == broadcast else name for name in ("left", "right")}
+    named = f", {quoted(_HOW[how])}" if how in _HOW else ""
+    return f"{sides['left']}.join({sides['right']}, {condition}{named})"
+
+
+def joined_by_key_call(left: Sequence[str], right: Sequence[str], how: str, heavier: str, instances: int) -> str:
+    """Both sides of a join under one mapping, which is learnt from the side that has more rows."""
+    heavier_keys = left if heavier == "left" else right
+    lines = [f"mapping = evenly.learn_mapping({heavier}, key={key_argument(heavier_keys)}, instances={instances})"]
+    lines += [
+        f"{side} = {side}.transform(evenly.by_key, key={key_argument(keys)}, instances={instances}, mapping=mapping)"
+        for side, keys in (("left", left), ("right", right))
+    ]
+    return "\n".join([*lines, join_call(left, right, how, slot=True)])

@@ -19,6 +19,8 @@ from evenly.errors import DamagedData
 
 _ROLLING = "eventlog_v2_"
 _PART = re.compile(r"^events_(\d+)_.*?(\.compact)?$")
+_DATABRICKS = re.compile(r"^eventlog(-\d{4}-\d\d-\d\d--\d\d-\d\d(-\d\d)?)?(\.(gz|zstd?|lz4|snappy))?$")
+"""Databricks puts what it rolls aside (`eventlog-2021-06-15--15-00.gz`) beside the file that it writes (`eventlog`)."""
 _EVENT = re.compile(rb'^\s*\{\s*"Event"\s*:\s*"([^"]+)"')
 _NOT_A_LOG = (
     'is not a Spark event log: it has no line that begins with {"Event":…}. Spark writes one if spark.eventLog.enabled is set'
@@ -30,13 +32,15 @@ _NAMED = 5
 class EventLog:
     """An event log, read by iterating over `events`; afterwards `unreadable` counts lines that could not be read.
 
-    `truncated` says that the last file breaks off, as that of an application that still runs or was killed.
+    `truncated` says that the last file breaks off, as that of an application that still runs or was killed; `gaps` tell
+    of files before it that break off, and of parts that are not there.
     """
 
     path: Path
     files: list[Path]
     unreadable: int = 0
     truncated: bool = False
+    gaps: list[str] = field(default_factory=list)
     _seen: int = field(default=0, repr=False)
 
     @property
@@ -90,18 +94,28 @@ class EventLog:
                         yield b"".join(rest)
                         rest = [line]
         except Truncated:
-            self.truncated = True
+            self._breaks_off(path)
         except (OSError, pa.ArrowException, DamagedData) as error:
-            raise DamagedData(f"{path} cannot be read: {error}") from error
+            if self._seen == 0:
+                raise DamagedData(f"{path} cannot be read: {error}") from error
+            self._breaks_off(path)
         if any(part.strip() for part in rest):
             # A line without an end is whole only if it parses: the writer may have been stopped within it.
             last = b"".join(rest)
             if _parses(last):
                 yield last
             else:
-                self.truncated = True
+                self._breaks_off(path)
                 if self._seen == 0:
                     yield last
+
+    def _breaks_off(self, path: Path) -> None:
+        """A file ends too early. What follows in other files is read all the same."""
+        if path == self.files[-1]:
+            self.truncated = True
+        else:
+            said = f"{path.name} breaks off, and the log goes on in the next file: what came between is missing"
+            self.gaps += [] if said in self.gaps else [said]
 
 
 def _parses(line: bytes) -> bool:
@@ -113,12 +127,13 @@ def _parses(line: bytes) -> bool:
 
 
 def open_event_log(path: str | Path) -> EventLog:
-    """The event log at `path`: a file, a rolling folder (`eventlog_v2_…`), or a folder with one such log in it."""
+    """The event log at `path`: a file, a rolling folder (`eventlog_v2_…`, or of Databricks), or a folder with one such log."""
     where = Path(str(path).removeprefix("file://").removeprefix("file:"))
     if "://" in str(path) and not str(path).startswith("file:"):
         raise DamagedData(
             f"{path} is not on this machine: copy the event log here first (hdfs dfs -get, aws s3 cp --recursive, …)"
         )
+    gaps: list[str] = []
     if where.is_file():
         files = [where]
     elif not where.is_dir():
@@ -126,15 +141,18 @@ def open_event_log(path: str | Path) -> EventLog:
             f"{path} is neither a file nor a folder: give the path of a Spark event log (spark.eventLog.dir has them)"
         )
     elif parts := _rolled(where):
-        files = parts
+        files = [file for _, file in parts]
+        gaps = _missing([number for number, _ in parts])
+    elif files := _databricks(where):
+        pass
     else:
         return open_event_log(_only_log(where))
     if not any(file.stat().st_size for file in files):
         raise DamagedData(f"{path} is empty: the application has written no event yet, or was stopped before it did")
-    return EventLog(where, files)
+    return EventLog(where, files, gaps=gaps)
 
 
-def _rolled(folder: Path) -> list[Path]:
+def _rolled(folder: Path) -> list[tuple[int, Path]]:
     """The parts of a rolling log in order, from the last compaction on: that stands for all parts before it."""
     parts: list[tuple[int, bool, Path]] = []
     for file in folder.iterdir():
@@ -143,7 +161,21 @@ def _rolled(folder: Path) -> list[Path]:
             parts.append((int(match.group(1)), match.group(2) is not None, file))
     compacted = max((number for number, compact, _ in parts if compact), default=0)
     kept = [(number, file) for number, compact, file in parts if number > compacted or (compact and number == compacted)]
-    return [file for _, file in sorted(kept)]
+    return sorted(kept)
+
+
+def _missing(numbers: list[int]) -> list[str]:
+    """The parts that are not there although later ones are. Spark counts from 1; what was compacted has gone for good."""
+    gone = sorted(set(range(numbers[0], numbers[-1])) - set(numbers))
+    return [f"part {', '.join(map(str, gone))} of the rolling log is missing: stages in it are not told"] if gone else []
+
+
+def _databricks(folder: Path) -> list[Path]:
+    """What Databricks rolled aside, by its date, and then what it was writing."""
+    found = [
+        (match.group(1) or "~", file) for file in folder.iterdir() if (match := _DATABRICKS.match(file.name)) and file.is_file()
+    ]
+    return [file for _, file in sorted(found)] if any(dated != "~" for dated, _ in found) else []
 
 
 def _only_log(folder: Path) -> Path:

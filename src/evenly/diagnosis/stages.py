@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from evenly.diagnosis.savings import in_turn_ms, left_at_the_end_ms
 from evenly.errors import InvalidParameter
 from evenly.kernels.types import F64, I64
 from evenly.measures.load import imbalance_pct
 
+PYTHON = re.compile(r"Python|InPandas|InArrow|PySpark")
+"""Operators and RDDs that run a Python function."""
 _SPARKS_OWN = re.compile(r"\.(java|scala):\d+$")
+_UNKNOWN = np.zeros(0, np.int64)
+_NOBODY = np.zeros(0, np.bool_)
 
 
 @dataclass(frozen=True)
@@ -20,21 +26,81 @@ class Exchange:
     """The shuffle that a stage reads from: how it places rows, its plain key columns, and its number of partitions.
 
     `kind` is Spark's word: hashpartitioning, rangepartitioning, RoundRobinPartitioning, SinglePartition, … `expressions`
-    are what is hashed, as the plan writes it; `keys` those columns, or nothing where one of them is no plain column.
+    are what is hashed, as the plan writes it; `keys` those columns, or nothing where one of them is no plain column. `read` is
+    how adaptive execution read it (coalesced, skewed, local), `side` which side of a join it feeds (left, right), `origin` why
+    it is there (REPARTITION_BY_NUM, …), `number` that of the metric under which tasks tell the rows that they read of it.
     """
 
     kind: str
     expressions: tuple[str, ...] = ()
     keys: tuple[str, ...] = ()
     partitions: int | None = None
+    read: str = ""
+    side: str = ""
+    origin: str = ""
+    number: int = field(default=-1, compare=False)
+
+    @property
+    def coalesced(self) -> bool:
+        """Whether adaptive execution merged its small partitions."""
+        return "coalesced" in self.read
+
+    @property
+    def split(self) -> bool:
+        """Whether adaptive execution split its largest partitions."""
+        return "skewed" in self.read
+
+    @property
+    def named(self) -> str:
+        """What it hashes or sorts by, for people."""
+        return ", ".join(self.keys or self.expressions)
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a stage computes, as far as its query's plan and its RDDs say.
+
+    `operators` are told from the last to the first; `functions` are the names of Python functions among them, `reads` the
+    shuffles it reads. `join` and `scan` are described as the plan does, `rdds` and `command` (the root of the plan) are Spark's
+    names. `adaptive` says that adaptive execution was on, `for_broadcast` and `limited` what becomes of the result.
+    """
+
+    operators: tuple[str, ...] = ()
+    functions: tuple[str, ...] = ()
+    reads: tuple[Exchange, ...] = ()
+    join: str = ""
+    scan: str = ""
+    rdds: tuple[str, ...] = ()
+    adaptive: bool = False
+    for_broadcast: bool = False
+    limited: bool = False
+    command: str = ""
+
+    @property
+    def python(self) -> bool:
+        """Whether a Python function runs in it: its cpu time is that of another process, and the log does not have it."""
+        return any(PYTHON.search(name) for name in (*self.operators, *self.rdds))
+
+    @property
+    def cpu_tells(self) -> bool:
+        """Whether cpu time is that of the work: what Python functions and GPUs do is not in it."""
+        return not self.python and not any(name.startswith("Gpu") for name in self.operators)
+
+    @property
+    def exchange(self) -> Exchange | None:
+        """The shuffle that it reads (that with keys, if there are several)."""
+        return max(self.reads, key=lambda one: (len(one.keys), len(one.expressions)), default=None)
 
 
 @dataclass(frozen=True, eq=False)
 class Tasks:
     """The tasks of a stage that succeeded, one entry per task in every array, times in ms.
 
-    `run_ms` is the time that the task itself ran; `gc_ms` and `fetch_wait_ms` are parts of it. `rows` and `bytes` are
-    those that it read, from files or a shuffle. `spilled` is what it wrote to disk for want of memory, in bytes.
+    `run_ms` is the time that the task itself ran; `gc_ms` and `fetch_wait_ms` are parts of it, and so is `python_start_ms`,
+    what starting a Python worker took. `cpu_ms` is the JVM's cpu time. `rows` and `bytes` are those that it read, from files
+    or a shuffle, `rows_out` those that it wrote or joined, `by_read` those of each shuffle (by its number). `spilled` is what
+    it wrote to disk for want of memory, in bytes.
+    `first` marks tasks that were launched on an executor before any task had ended there: what they took has its start in it.
     """
 
     run_ms: I64
@@ -44,18 +110,49 @@ class Tasks:
     fetch_wait_ms: I64
     spilled: I64
     executor: NDArray[np.str_]
+    cpu_ms: I64 = field(default_factory=lambda: _UNKNOWN)
+    rows_out: I64 = field(default_factory=lambda: _UNKNOWN)
+    python_start_ms: I64 = field(default_factory=lambda: _UNKNOWN)
+    launch_ms: I64 = field(default_factory=lambda: _UNKNOWN)
+    finish_ms: I64 = field(default_factory=lambda: _UNKNOWN)
+    first: NDArray[np.bool_] = field(default_factory=lambda: _NOBODY)
+    by_read: dict[int, I64] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        for name in ("cpu_ms", "rows_out", "python_start_ms", "launch_ms"):
+            if getattr(self, name) is _UNKNOWN:
+                object.__setattr__(self, name, np.zeros(self.run_ms.size, np.int64))
+        if self.finish_ms is _UNKNOWN:
+            object.__setattr__(self, "finish_ms", self.launch_ms + self.run_ms)
+        if self.first is _NOBODY:
+            object.__setattr__(self, "first", np.zeros(self.run_ms.size, np.bool_))
         sizes = {column.size for column in (self.rows, self.bytes, self.gc_ms, self.fetch_wait_ms, self.spilled, self.executor)}
         if sizes != {self.run_ms.size} or self.run_ms.size == 0:
             raise InvalidParameter(
                 f"a stage needs at least one task, and one entry per task in every array, got {sorted(sizes)}"
             )
 
+    @property
+    def work_ms(self) -> I64:
+        """The time that the task worked: its run time without the start of its Python worker."""
+        worked: I64 = np.maximum(self.run_ms - self.python_start_ms, 0)
+        return worked
+
+    @property
+    def start_ms(self) -> I64:
+        """What starting the task took: from its launch to its run, and the start of its Python worker."""
+        starting: I64 = np.maximum(self.finish_ms - self.launch_ms - self.work_ms, 0)
+        return starting
+
+    @property
+    def in_order(self) -> I64:
+        """The tasks' work in the order in which they were launched."""
+        return self.work_ms[np.argsort(self.launch_ms, kind="stable")]
+
 
 @dataclass(frozen=True, eq=False)
 class Schedule:
-    """When the attempts of a stage's tasks ran, failed and speculative ones too: they hold a slot as well."""
+    """When the attempts of a stage's tasks held a slot, failed and speculative ones too."""
 
     launch_ms: I64
     finish_ms: I64
@@ -72,29 +169,17 @@ class Schedule:
         change = np.concatenate([np.ones(self.launch_ms.size, np.int64), -np.ones(self.finish_ms.size, np.int64)])
         return max(1, int(np.cumsum(change[np.lexsort((change, moments))]).max()))
 
-    @property
-    def saved_s(self) -> float:
-        """What perfect balance on the same slots would have saved.
-
-        Until the last task is launched no slot is idle for want of balance: a task waits for every slot that comes free,
-        or other stages have the slots. After that launch the stage ends no earlier than its longest task; the
-        work that is left at that moment, spread over the stage's slots, would take its sum over their number.
-        """
-        last_launch = self.launch_ms.max()
-        left = np.maximum(self.finish_ms - np.maximum(self.launch_ms, last_launch), 0).sum()
-        return max(0.0, float(self.finish_ms.max() - last_launch) - float(left) / self.slots) / 1000.0
-
-    def seconds_on(self, slots: int) -> float:
-        """How long the same work would take at perfect balance on `slots` slots."""
-        return float((self.finish_ms - self.launch_ms).sum()) / slots / 1000.0
-
 
 @dataclass(frozen=True, eq=False)
 class PastStage:
     """One attempt of a stage that finished.
 
-    `name` is its call site, `operators` what it computes (the last first), `query` the description of its SQL
-    query. `cluster_slots` is how many tasks the application's executors could run at once.
+    `name` is its call site, `work` what it computes, `query` the description of its SQL query, `description` that of its job.
+    `cluster_slots` is how many tasks the application's executors could run at once, all the while that the stage ran,
+    `slot_limit` those that were there at any moment of it (0: not known), and `others_busy` how many of these other stages had
+    on average. `slow_executors` were slow in several stages; `hosts` says where executors are. `own` names what it is where it
+    is no work of the user's (a schema that is read, a broadcast, …). `failed` attempts took `failed_s`, and `failure` is the
+    first one's reason.
     """
 
     stage: int
@@ -103,12 +188,28 @@ class PastStage:
     tasks: Tasks
     schedule: Schedule
     cluster_slots: int
-    operators: tuple[str, ...] = ()
+    slot_limit: int = 0
+    work: Work = field(default_factory=Work)
     query: str | None = None
-    exchange: Exchange | None = None
+    description: str = ""
+    own: str | None = None
     failed: int = 0
+    failed_s: float = 0.0
+    failure: str = ""
     speculative: int = 0
-    overhead_ms: int = field(default=0)
+    others_busy: float = 0.0
+    slow_executors: frozenset[str] = frozenset()
+    hosts: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def operators(self) -> tuple[str, ...]:
+        """What it computes, the last operator first."""
+        return self.work.operators
+
+    @property
+    def exchange(self) -> Exchange | None:
+        """The shuffle that it reads (that with keys, if there are several)."""
+        return self.work.exchange
 
     @property
     def instances(self) -> int:
@@ -117,8 +218,8 @@ class PastStage:
 
     @property
     def time_imbalance_pct(self) -> float:
-        """λ of the tasks' run times."""
-        return imbalance_pct(self.tasks.run_ms)
+        """λ of the times that the tasks worked."""
+        return imbalance_pct(self.tasks.work_ms)
 
     @property
     def rows_imbalance_pct(self) -> float:
@@ -150,10 +251,40 @@ class PastStage:
         """How long the stage took."""
         return self.schedule.seconds
 
-    @property
+    @cached_property
+    def slots(self) -> int:
+        """How many of its tasks ran at once at most. A log tells an end a little after the launch that it made room for."""
+        return min(self.schedule.slots, self.slot_limit) if self.slot_limit else self.schedule.slots
+
+    @cached_property
+    def ideal_s(self) -> float:
+        """What its work takes at perfect balance on the slots that it had."""
+        return float(self.tasks.work_ms.sum()) / self.slots / 1000.0
+
+    @cached_property
+    def worked_s(self) -> float:
+        """What its tasks take on the slots that it had, launched in the order in which they were, without their start."""
+        return in_turn_ms(self.tasks.in_order, self.slots) / 1000.0
+
+    @cached_property
     def saved_s(self) -> float:
-        """What perfect balance on the same slots would have saved."""
-        return self.schedule.saved_s
+        """What perfect balance on the same slots would have saved: of the tasks' own work, and of the stage's end as it was.
+
+        Start-up is in neither, so an executor that had just come is no imbalance.
+        """
+        tasks = self.tasks
+        left = left_at_the_end_ms(tasks.finish_ms - tasks.work_ms, tasks.finish_ms, self.slots) / 1000.0
+        return max(0.0, min(self.worked_s - self.ideal_s, left))
+
+    @property
+    def overhead_s(self) -> float:
+        """What starting its tasks took in all."""
+        return float(self.tasks.start_ms.sum()) / 1000.0
+
+    @property
+    def bounds_ms(self) -> tuple[int, int]:
+        """When it began and ended."""
+        return int(self.schedule.launch_ms.min()), int(self.schedule.finish_ms.max())
 
     @property
     def what(self) -> str:

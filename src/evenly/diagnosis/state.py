@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from evenly.diagnosis.keys import EVEN_PCT
+from evenly.keys.carried import Carried
 from evenly.measures.load import imbalance_pct
 
 MOST_OF_IT = 0.8
@@ -93,26 +94,65 @@ class StateDiagnosis:
 
 @dataclass(frozen=True)
 class CheckpointDiagnosis:
-    """The stores of a checkpoint, and which versions of Evenly's mapping stand beside it."""
+    """The stores of a checkpoint, which versions of Evenly's mapping stand beside it, and what the last batches carried.
+
+    A mapping balances the rows that batches carry, so it is these that say whether it fits; the state says where memory goes.
+    """
 
     checkpoint: str
     stores: tuple[StateDiagnosis, ...]
     mappings: tuple[int, ...]
+    carried: Carried | None = None
+
+    @property
+    def carried_even(self) -> bool | None:
+        """Whether what the last batches carried under the mapping in force was even; None where that is not known."""
+        if self.carried is None or not self.mappings or self.carried.version != self.mappings[-1]:
+            return None
+        return self.carried.imbalance_pct <= EVEN_PCT
+
+    @property
+    def carried_told(self) -> str:
+        """What the last batches carried, in a sentence; empty where that is not known."""
+        if self.carried is None or self.carried_even is None:
+            return ""
+        rows = sum(self.carried.rows)
+        batches = "batch" if self.carried.batches == 1 else f"{self.carried.batches} batches"
+        return f"the last {batches} carried {rows:,} rows, λ {self.carried.imbalance_pct:.0f} % over the instances"
 
     @property
     def advice(self) -> str:
         """What to do."""
-        if all(store.even for store in self.stores):
+        even = all(store.even for store in self.stores)
+        if self.mappings and self.carried_even is not None:
+            return self._under_mapping(even=even)
+        if even:
             return "The state is even: nothing to do."
         partitions = max(store.instances for store in self.stores if not store.even)
         if self.mappings:
             return (
-                f"Evenly's mapping (version {self.mappings[-1]}) stands beside the checkpoint, and the state has grown away "
-                "from it: start the query again with evenly.stream_by_key, which makes a new mapping and moves the state to it."
+                f"Evenly's mapping (version {self.mappings[-1]}) stands beside the checkpoint. It balances the rows that "
+                "batches carry, and what they carried is not kept here, so uneven state alone does not say that they have "
+                "drifted: query.batches of the running query does. A query of evenly.stream_by_key with its controller changes "
+                "the mapping by itself where they have."
             )
         return (
             "No mapping of Evenly stands beside the checkpoint: start the query anew, with a new checkpoint, by "
             f"evenly.stream_by_key(rows, build, key=…, instances={partitions}, checkpoint=…)."
+        )
+
+    def _under_mapping(self, *, even: bool) -> str:
+        named = f"Evenly's mapping (version {self.mappings[-1]})"
+        if not self.carried_even:
+            return (
+                f"The rows have drifted away from {named}: {self.carried_told}. Start the query again with "
+                "evenly.stream_by_key, which makes a new mapping and moves the state to it."
+            )
+        if even:
+            return f"The state is even and so are the rows under {named}: {self.carried_told}. Nothing to do."
+        return (
+            f"The rows are even under {named}: {self.carried_told}. Nothing to do: the state is uneven because keys differ in "
+            "how many rows they have, which takes memory and not time."
         )
 
     def results(self) -> list[dict[str, object]]:
@@ -130,9 +170,28 @@ class CheckpointDiagnosis:
             for store in self.stores
             for i, rows in enumerate(store.rows)
         ]
-        return stores + parts
+        return stores + self._carried_row() + parts
+
+    def _carried_row(self) -> list[dict[str, object]]:
+        if self.carried is None:
+            return []
+        even = self.carried_even
+        return [
+            {
+                "series": "carried",
+                "mapping_version": self.carried.version,
+                "batches": self.carried.batches,
+                "batch": self.carried.last_batch,
+                "rows": sum(self.carried.rows),
+                "imbalance_pct_rows": self.carried.imbalance_pct,
+                "verdict": None if even is None else "even" if even else "uneven",
+            }
+        ]
 
 
-def checkpoint_diagnosis(checkpoint: str, stores: Sequence[StateDiagnosis], mappings: Sequence[int]) -> CheckpointDiagnosis:
+def checkpoint_diagnosis(
+    checkpoint: str, stores: Sequence[StateDiagnosis], mappings: Sequence[int], carried: Carried | None = None
+) -> CheckpointDiagnosis:
     """The stores that matter least even first."""
-    return CheckpointDiagnosis(checkpoint, tuple(sorted(stores, key=lambda one: -one.imbalance_pct)), tuple(sorted(mappings)))
+    ordered = tuple(sorted(stores, key=lambda one: -one.imbalance_pct))
+    return CheckpointDiagnosis(checkpoint, ordered, tuple(sorted(mappings)), carried)

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from markupsafe import Markup
 
-from evenly.diagnosis.application import Application
-from evenly.diagnosis.causes import Cause, Repeated
+from evenly.diagnosis.causes import LogDiagnosis
+from evenly.diagnosis.findings import SIZED, Cause, Repeated
 from evenly.diagnosis.keys import COMBINED, KeyAdvice, KeysDiagnosis
+from evenly.diagnosis.past import Application
 from evenly.diagnosis.state import CheckpointDiagnosis
 from evenly.kernels.types import I64
 from evenly.report.diagnosis_pictures import Loads, bars, stage_bars
@@ -39,14 +40,20 @@ class Section:
     call: str | None = None
 
 
-def log_page(source: str, application: Application, findings: Sequence[Repeated], table: Sequence[Sequence[str]]) -> str:
-    """The page of an event log. `table` has its headings first; `findings` are those of `together`."""
+def log_page(
+    source: str,
+    application: Application,
+    diagnosis: LogDiagnosis,
+    findings: Sequence[Repeated],
+    table: Sequence[Sequence[str]],
+) -> str:
+    """The page of an event log. `table` has its headings first; `findings` are those of `repeated_findings`."""
     wrong = [one for one in findings if one.worst.cause is not Cause.EVEN]
-    headline = _log_headline(application, wrong)
+    headline = _log_headline(application, diagnosis, wrong)
     sections = [
         Section(
             title=one.worst.stage.where + (f", {one.times} times" if one.times > 1 else ""),
-            verdict=f"{one.worst.cause.value}: {one.saved_s:,.1f} s could be saved",
+            verdict=f"{one.worst.cause.value} ({one.worst.confidence.value}): {one.saved_s:,.1f} s could be saved",
             good=False,
             picture=stage_bars(one.worst.stage),
             why=one.worst.why,
@@ -58,20 +65,22 @@ def log_page(source: str, application: Application, findings: Sequence[Repeated]
     lead = (
         f"{application.name} ({application.id}), {application.seconds:,.0f} s on {application.slots} slots. Event log: {source}"
     )
-    return _page("Where the time went", lead, headline, sections, [table], ". ".join(application.notes()))
+    apart = [application.own_told] if application.own_told else []
+    return _page("Where the time went", lead, headline, sections, [table], ". ".join([*apart, *application.notes()]))
 
 
-def _log_headline(application: Application, wrong: Sequence[Repeated]) -> str:
-    uneven = [one for one in wrong if one.worst.cause not in (Cause.TOO_FEW, Cause.TOO_MANY)]
-    sized = sum(one.times for one in wrong) - sum(one.times for one in uneven)
+def _log_headline(application: Application, diagnosis: LogDiagnosis, wrong: Sequence[Repeated]) -> str:
+    """How many stages were held up, and what the application would save: stages that ran at the same time count once."""
+    uneven = sum(one.times for one in wrong if one.worst.cause not in SIZED)
+    sized = sum(one.times for one in wrong) - uneven
     if not application.finished:
         return "No stage had finished"
     if not wrong:
         return f"All {application.finished} finished stages were even: there is nothing to do"
-    saved = sum(one.saved_s for one in uneven)
-    told = [f"{sum(one.times for one in uneven)} were uneven, and balance would have saved {saved:,.1f} s"] if uneven else []
+    told = [f"{uneven} were uneven or held up"] if uneven else []
     told += [f"{sized} had too few or too many tasks"] if sized else []
-    return f"Of {application.finished} finished stages {'; '.join(told)}"
+    saved = f"the application would save at most {diagnosis.saved_s:,.1f} s"
+    return f"Of {application.finished} finished stages {' and '.join(told)}: {saved}"
 
 
 def keys_page(source: str, diagnosis: KeysDiagnosis, table: Sequence[Sequence[str]]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -16,7 +17,8 @@ from evenly.checks import checked_instances, checked_path, checked_whole
 from evenly.diagnosis.keys import HeavyKey, KeysAt, KeysDiagnosis, shown_key
 from evenly.diagnosis.source import check_columns, data_kind
 from evenly.diagnosis.state import CheckpointDiagnosis, StateDiagnosis, checkpoint_diagnosis
-from evenly.errors import DamagedData, EmptyStream, InvalidParameter, StreamingMismatch
+from evenly.errors import DamagedData, EmptyStream, EvenlyError, InvalidParameter, StreamingMismatch
+from evenly.keys.carried import CARRIED, Carried
 from evenly.spark.frames import check_frame, check_session
 from evenly.spark.jvm.hadoop_files import Folder
 from evenly.spark.jvm.java_errors import Py4JError
@@ -25,6 +27,7 @@ from evenly.spark.keyed.learning import learn_mapping
 from evenly.spark.placing.placement import AT, with_instance
 from evenly.spark.state.reading import rows_per_partition
 
+_LOG = logging.getLogger(__name__)
 _ROWS = "rows"
 _HEAVIEST = 10
 _MAPPING = re.compile(r"^mapping-(\d+)\.json$")
@@ -120,14 +123,28 @@ def read_source(spark: SparkSession, source: str, *, keys: Sequence[str] = ()) -
 
 
 def diagnose_checkpoint(spark: SparkSession, checkpoint: str | os.PathLike[str]) -> CheckpointDiagnosis:
-    """How uneven the state of a streaming query is, store by store, and whether a mapping of Evenly stands beside it.
+    """How uneven the state of a streaming query is, store by store, and whether a mapping of Evenly beside it still fits.
 
         evenly.diagnose_checkpoint(spark, "/data/visits")
 
-    Reads the state after the last finished batch; the query may be running.
+    Reads the state after the last finished batch; the query may be running. Whether a mapping fits is asked of the rows that
+    the last batches carried, which a query of `stream_by_key` keeps there once a minute and at its end.
     """
     path = checked_path(checkpoint, "checkpoint", "a folder that a streaming query keeps")
     check_session(spark)
     stores = [StateDiagnosis(one.operator, one.name, one.store, one.batch, one.rows) for one in rows_per_partition(spark, path)]
-    found = (_MAPPING.match(name) for name in Folder(spark, path).child("evenly").names())
-    return checkpoint_diagnosis(path, stores, [int(match.group(1)) for match in found if match])
+    beside = Folder(spark, path).child("evenly")
+    names = beside.names()
+    found = (_MAPPING.match(name) for name in names)
+    return checkpoint_diagnosis(path, stores, [int(match.group(1)) for match in found if match], _carried(beside, names))
+
+
+def _carried(beside: Folder, names: Sequence[str]) -> Carried | None:
+    """What the last batches carried, if that is kept and can be read: the state is told without it too."""
+    if CARRIED not in names:
+        return None
+    try:
+        return Carried.from_json(beside.read(CARRIED), source=f"{beside.path}/{CARRIED}")
+    except EvenlyError as error:
+        _LOG.warning("what the last batches carried is not told: %s", error)
+        return None

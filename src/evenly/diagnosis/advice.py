@@ -1,0 +1,95 @@
+"""Advice that can be carried out: where a stage's number of tasks is decided, and how it is changed there."""
+
+from __future__ import annotations
+
+import re
+
+from evenly.diagnosis.calls import by_key_call, setting_call
+from evenly.diagnosis.findings import Advice
+from evenly.diagnosis.stages import Exchange, PastStage
+
+MIB = 1 << 20
+GROUPED = ("FlatMapGroupsIn", "AggregateIn", "ArrowAggregate", "MapGroups", "TransformWithState")
+"""Operators that call a function for every group."""
+AGGREGATES = re.compile(r"^(Gpu|Photon)?(HashAggregate|ObjectHashAggregate|SortAggregate|GroupingAgg|Agg)")
+WINDOWS = re.compile(r"^(Gpu|Photon)?(Window|RunningWindow|WindowInPandas|ArrowWindowPython|WindowGroupLimit)")
+_FILES = re.compile(r"^(Gpu|Photon)?(FileScan|Scan (parquet|orc|csv|json|text|avro|hive)|BatchScan)", re.IGNORECASE)
+_LEAST_SPLIT = MIB
+
+
+def runs(stage: PastStage, *operators: str) -> bool:
+    """Whether one of its operators begins with one of these names."""
+    return any(name.startswith(operators) for name in stage.operators)
+
+
+def scans_files(stage: PastStage) -> bool:
+    """Whether its rows come from files."""
+    return bool(_FILES.match(stage.work.scan)) and stage.exchange is None
+
+
+def with_tasks(stage: PastStage, tasks: int) -> Advice | None:
+    """How the stage gets another number of tasks, or None where that cannot be asked for."""
+    if stage.exchange is not None:
+        return _of_shuffle(stage, tasks)
+    if stage.work.python and stage.operators:
+        return Advice(f"{tasks} tasks: spread the rows before the function", f"df.repartition({tasks})")
+    if stage.query is None and not stage.operators:
+        remedy = (
+            f"{tasks} partitions where the rows are made (parallelize, textFile, reduceByKey and the like take the number), or "
+            "before the function"
+        )
+        return Advice(remedy, f"rdd.repartition({tasks})")
+    if scans_files(stage):
+        return _of_files(stage, tasks)
+    if "JDBCRelation" in stage.work.scan:
+        remedy = f"{tasks} parts: give the JDBC source numPartitions={tasks} with partitionColumn, lowerBound and upperBound"
+        return Advice(remedy)
+    return None
+
+
+def _of_shuffle(stage: PastStage, tasks: int) -> Advice | None:
+    exchange = stage.exchange
+    assert exchange is not None  # noqa: S101 - the caller has looked
+    if exchange.kind == "SinglePartition":
+        if not any(WINDOWS.match(name) for name in stage.operators) and not stage.work.python:
+            return None  # a total or a limit is one task by its nature
+        return Advice("everything is in one partition: partition by a key what need not see all rows")
+    if exchange.keys and tasks > stage.instances and runs(stage, *GROUPED):
+        return Advice(f"{tasks} instances, with the keys placed by their weight", by_key_call(exchange.keys, tasks))
+    if "REPARTITION_BY_NUM" in exchange.origin or exchange.kind == "RoundRobinPartitioning":
+        return Advice(f"another number in the job's own repartition: {tasks} instead of {exchange.partitions}")
+    merged = _of_merged(stage, exchange, tasks) if exchange.coalesced else None
+    return merged or Advice(f"{tasks} partitions of the shuffle", setting_call("spark.sql.shuffle.partitions", tasks))
+
+
+def _of_merged(stage: PastStage, exchange: Exchange, tasks: int) -> Advice | None:
+    """Adaptive execution decides how many tasks there are, by their sizes."""
+    if stage.instances < tasks <= (exchange.partitions or 0):
+        remedy = (
+            f"adaptive execution merged {exchange.partitions} partitions into {stage.instances} tasks, because they are small; "
+            "the work on them is not: switch merging off for this query"
+        )
+        return Advice(remedy, setting_call("spark.sql.adaptive.coalescePartitions.enabled", "false"))
+    if stage.instances > tasks:
+        size = max(1, int(stage.tasks.bytes.sum() / tasks / MIB) + 1)
+        remedy = f"about {tasks} tasks: let adaptive execution merge partitions up to {size} MiB"
+        settings = (
+            setting_call("spark.sql.adaptive.coalescePartitions.parallelismFirst", "false"),
+            setting_call("spark.sql.adaptive.advisoryPartitionSizeInBytes", f"{size}MB"),
+        )
+        return Advice(remedy, "\n".join(settings))
+    return None
+
+
+def _of_files(stage: PastStage, tasks: int) -> Advice | None:
+    """A scan has one task for so many bytes of files. Files that cannot be split, and row groups, stay whole."""
+    total = int(stage.tasks.bytes.sum())
+    if total <= 0:
+        return None
+    size = total // tasks
+    if size < _LEAST_SPLIT:
+        return None
+    told = f"{-(-size // MIB)}MB"
+    whole = "files that cannot be split (gzip, one row group) need a writer of more files"
+    remedy = f"about {tasks} tasks of {told} of files each; {whole}"
+    return Advice(remedy, setting_call("spark.sql.files.maxPartitionBytes", told))

@@ -1,0 +1,184 @@
+"""Causes that are about which rows a task got: uneven inputs, uneven keys, one key that is too hot, and joins with these."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from evenly.diagnosis.advice import AGGREGATES, GROUPED, MIB, WINDOWS, runs, scans_files, with_tasks
+from evenly.diagnosis.calls import (
+    aggregate_by_key_call,
+    by_key_call,
+    grouped_by,
+    placed_call,
+    setting_call,
+    split_by_key_call,
+    unslotted_call,
+)
+from evenly.diagnosis.findings import Advice, Cause, Confidence, Finding, Thresholds
+from evenly.diagnosis.joins import join_advice
+from evenly.diagnosis.stages import Exchange, PastStage
+from evenly.kernels.types import I64
+from evenly.measures.load import imbalance_pct
+
+_SURE = 0.8
+_COGROUP = re.compile(r"CoGroup")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What the tasks read, as it explains their times: rows, or bytes where these tell more."""
+
+    values: I64
+    unit: str
+    explained: float
+
+    @property
+    def told(self) -> str:
+        """The largest beside the mean, in a sentence."""
+        largest, mean = float(self.values.max()), float(self.values.mean())
+        uneven = f"λ {imbalance_pct(self.values):.0f} %"
+        if self.unit == "rows":
+            return f"the largest task read {largest:,.0f} rows, the mean is {mean:,.0f} ({uneven})"
+        return f"the largest task read {largest / MIB:,.1f} MiB, the mean is {mean / MIB:,.1f} ({uneven})"
+
+
+def uneven_reading(stage: PastStage, limits: Thresholds) -> Measured | None:
+    """What the tasks read, if that is uneven and explains why the longest took longer than the mean."""
+    tasks = stage.tasks
+    candidates = []
+    for values, unit, least in ((tasks.rows, "rows", limits.least_rows), (tasks.bytes, "bytes", float(MIB) / 16)):
+        if float(values.mean()) >= least and imbalance_pct(values) >= limits.uneven_rows_pct:
+            explained = explained_by_reading(stage, values)
+            if explained >= limits.explained:
+                candidates.append(Measured(values, unit, explained))
+    return next(iter(candidates), None)
+
+
+def explained_by_reading(stage: PastStage, values: I64) -> float:
+    """The excess that the longest task would have if all of `values` took the same time, over the excess that it has."""
+    work = stage.tasks.work_ms
+    longest = int(work.argmax())
+    mean_value, mean_work = float(values.mean()), float(work.mean())
+    excess = float(work[longest]) / mean_work - 1.0 if mean_work > 0.0 else 0.0
+    return (float(values[longest]) / mean_value - 1.0) / excess if mean_value > 0.0 and excess > 0.0 else 0.0
+
+
+def by_reading(stage: PastStage, read: Measured, limits: Thresholds) -> Finding:
+    """Where uneven rows come from, and what evens them out there."""
+    why = read.told
+    if stage.spilled_bytes:
+        why += f"; {stage.spilled_bytes / MIB:,.0f} MiB spilled to disk"
+    confidence = Confidence.CERTAIN if read.explained >= _SURE else Confidence.LIKELY
+    exchange = stage.exchange
+    if exchange is None or exchange.kind != "hashpartitioning":
+        advice = _input_advice(stage, exchange)
+        return Finding(stage, Cause.ROWS, stage.saved_s, why, advice.remedy, advice.call, confidence)
+    why += f", by {exchange.named}"
+    if exchange.coalesced and not exchange.split and read.values.max() < limits.merged * np.median(read.values):
+        why += f": adaptive execution merged {exchange.partitions} partitions into {stage.instances} tasks that are not equal"
+        advice = _merged_advice(stage, exchange)
+        return Finding(stage, Cause.ROWS, stage.saved_s, why, advice.remedy, advice.call, confidence)
+    return _by_keys(stage, exchange, read, why, limits, confidence)
+
+
+def _input_advice(stage: PastStage, exchange: Exchange | None) -> Advice:
+    """Rows that are uneven where no key decides: files, sorted ranges, or rows that a job made."""
+    if exchange is not None:
+        if exchange.kind == "rangepartitioning":
+            return Advice("sorted ranges are uneven: sort by more columns, or in instances only (sortWithinPartitions)")
+        return Advice("the rows were uneven when they were spread: nothing here decides that")
+    slots = max(stage.slots, stage.cluster_slots)
+    if stage.work.python and stage.operators:
+        return Advice("the input's parts are uneven: spread the rows before the function", f"df.repartition({slots})")
+    if stage.query is None and not stage.operators:
+        return Advice("the partitions are uneven: spread the rows before the function", f"rdd.repartition({slots})")
+    if scans_files(stage):
+        return _file_advice(stage, slots)
+    return Advice("the rows are uneven where they are made: spread them there, before this stage")
+
+
+def _file_advice(stage: PastStage, slots: int) -> Advice:
+    if not stage.tasks.rows.all():
+        return Advice(
+            "some tasks got no rows: the files' row groups (or files that cannot be split) are larger than a task's share. "
+            "Only their writer can change that: more files, or smaller row groups (parquet.block.size)"
+        )
+    advice = with_tasks(stage, 4 * slots)
+    files = "the files are uneven: have them written in equal sizes (df.repartition(…).write)"
+    return Advice(files) if advice is None else Advice(f"{files}, or cut them finer: {advice.remedy}", advice.call)
+
+
+def _merged_advice(stage: PastStage, exchange: Exchange) -> Advice:
+    tasks = max(stage.slots, stage.instances)
+    if exchange.keys and runs(stage, *GROUPED):
+        return Advice("place the keys by their weight on a fixed number of instances", by_key_call(exchange.keys, tasks))
+    return Advice(
+        "switch the merging of partitions off for this query, so that short tasks fill the gaps",
+        setting_call("spark.sql.adaptive.coalescePartitions.enabled", "false"),
+    )
+
+
+def _by_keys(
+    stage: PastStage, exchange: Exchange, read: Measured, why: str, limits: Thresholds, confidence: Confidence
+) -> Finding:
+    """Rows of one key are in one place: keys have to be placed by what they weigh, or split."""
+    if exchange.keys and exchange.keys[-1] == "slot":
+        keys = exchange.keys[:-1]
+        remedy = "the keys are placed by Evenly already, for other rows than these: learn the mapping anew"
+        return Finding(stage, Cause.KEYS, stage.saved_s, why, remedy, by_key_call(keys, stage.instances), confidence)
+    share = _hot_share(read.values)
+    slots = min(stage.slots, int((read.values > 0).sum()))
+    hot = share * slots > limits.hot_key
+    # A key may be too heavy for one of very many instances and yet not for a slot: then fewer instances will do.
+    instances = stage.slots if share * stage.instances > limits.hot_key else max(stage.instances, stage.slots)
+    keys = exchange.keys or ("key",)
+    made = "" if exchange.keys else f' (first make {exchange.named} a column, df.withColumn("key", …))'
+    if hot:
+        seems = (
+            f"one key by {exchange.named} seems to have {share:.0%} of the {read.unit}, more than a slot's share of "
+            f"{1.0 / slots:.0%} (evenly diagnose keys can tell)"
+        )
+        advice = join_advice(stage, exchange, hot=True, instances=instances) or _hot_advice(stage, exchange, keys, instances)
+        confidence = Confidence.LIKELY if confidence is Confidence.CERTAIN else Confidence.GUESS
+        return Finding(stage, Cause.HOT_KEY, stage.saved_s, why, f"{seems}: {advice.remedy}{made}", advice.call, confidence)
+    advice = join_advice(stage, exchange, hot=False, instances=instances) or _key_advice(stage, keys, instances)
+    return Finding(stage, Cause.KEYS, stage.saved_s, why, f"{advice.remedy}{made}", advice.call, confidence)
+
+
+def _hot_share(values: I64) -> float:
+    """The part of all by which the largest task exceeds the median of those that got any: about what one hot key in it has."""
+    return float(values.max() - np.median(values[values > 0])) / float(values.sum())
+
+
+def _hot_advice(stage: PastStage, exchange: Exchange, keys: tuple[str, ...], instances: int) -> Advice:
+    if any(WINDOWS.match(name) for name in stage.operators):
+        return Advice(
+            "a window sees all rows of its key in one task, so nothing spreads it: treat that key apart, or window by more"
+        )
+    if any(_COGROUP.search(name) for name in stage.operators):
+        return Advice("a cogrouped function sees all rows of its key in one task, so nothing spreads it: treat that key apart")
+    if runs(stage, *GROUPED):
+        remedy = "split it, if the function's results on parts of a key can be merged; else treat that key apart"
+        return Advice(remedy, aggregate_by_key_call(keys, instances))
+    call = split_by_key_call(keys, instances)
+    if any(AGGREGATES.match(name) for name in stage.operators):
+        by = ", ".join(keys)
+        return Advice(
+            f"aggregate its parts by ({by}, part), and the results once more by {by}",
+            f"{call}.groupBy({grouped_by(keys, 'part')})",
+        )
+    if exchange.origin.startswith("REPARTITION"):
+        return Advice("rows of a key need not be together for what follows: spread them", f"df.repartition({instances})")
+    return Advice("split it, if rows of a key need not be together for what follows", f'{call}.drop("part")')
+
+
+def _key_advice(stage: PastStage, keys: tuple[str, ...], instances: int) -> Advice:
+    if any(WINDOWS.match(name) for name in stage.operators):
+        by = ", ".join((*keys, "slot"))
+        return Advice(f"place the keys by their weight, and window by ({by})", placed_call(keys, instances))
+    if runs(stage, *GROUPED) or any(AGGREGATES.match(name) or _COGROUP.search(name) for name in stage.operators):
+        return Advice("place the keys by their weight", by_key_call(keys, instances))
+    return Advice("place the keys by their weight", unslotted_call(keys, instances))

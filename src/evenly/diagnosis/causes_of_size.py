@@ -1,0 +1,119 @@
+"""Causes that are about the number of tasks, their start, and their failures: not about which rows they got."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from evenly.diagnosis.advice import with_tasks
+from evenly.diagnosis.findings import Cause, Confidence, Finding, Thresholds
+from evenly.diagnosis.savings import in_turn_ms, rounds_lost_ms
+from evenly.diagnosis.stages import PastStage
+
+NO_REMEDY = "nothing that Spark lets be changed: the number of tasks follows from the input here"
+
+
+def too_few(stage: PastStage, limits: Thresholds) -> Finding | None:
+    """Slots that stood idle while few tasks worked. A total or a limit is one task by its nature, and not told.
+
+    Work is cpu time where the log has it, else run time: a task that waits, or loads classes, does not get shorter by halves.
+    """
+    free = math.floor(stage.cluster_slots - stage.others_busy)
+    tasks = stage.tasks
+    native = stage.work.cpu_tells and int(tasks.cpu_ms.sum()) > 0
+    work = np.minimum(tasks.cpu_ms, tasks.work_ms) if native else tasks.work_ms
+    wanted = min(free, int(float(work.sum()) / 1000.0 / limits.least_task_s))
+    if wanted < 2 or stage.instances >= limits.few_tasks * wanted or stage.work.limited:
+        return None
+    advice = with_tasks(stage, wanted)
+    if advice is None:
+        return None
+    now = in_turn_ms(work[np.argsort(tasks.launch_ms, kind="stable")], stage.slots)
+    saved = max(0.0, now - float(work.sum()) / wanted) / 1000.0
+    why = f"{stage.instances} {'task' if stage.instances == 1 else 'tasks'} on {free} slots that were free"
+    remedy = f"{advice.remedy}, if each slot is a core of its own"
+    return Finding(stage, Cause.TOO_FEW, min(saved, stage.seconds), why, remedy, advice.call)
+
+
+def too_many(stage: PastStage, limits: Thresholds) -> Finding | None:
+    """Tasks so small that starting them costs more than a part of their work."""
+    slots = stage.slots
+    held_s = float((stage.schedule.finish_ms - stage.schedule.launch_ms).sum()) / 1000.0
+    wanted = 2 * max(slots, stage.cluster_slots)
+    settled = ~stage.tasks.first
+    overhead_s = float(stage.tasks.start_ms[settled].sum()) / 1000.0
+    if stage.instances <= 2 * wanted or held_s <= 0.0 or overhead_s / held_s < limits.overhead:
+        return None
+    advice = with_tasks(stage, wanted)
+    if advice is None:
+        return None
+    saved = overhead_s / slots * (1.0 - wanted / stage.instances)
+    started = f"{overhead_s / held_s:.0%} of their time went on starting them"
+    why = f"{stage.instances} tasks of {stage.tasks.run_ms.mean():,.0f} ms: {started}"
+    return Finding(stage, Cause.TOO_MANY, saved, why, advice.remedy, advice.call)
+
+
+def in_rounds(stage: PastStage, limits: Thresholds) -> bool:
+    """Whether its tasks are about equal, and what it lost is that the last round of them left slots without one."""
+    tasks, slots, work = stage.instances, stage.slots, stage.tasks.work_ms
+    if tasks <= slots or slots < 2 or float(work.std()) > limits.equal_spread * float(work.mean()):
+        return False
+    lost = rounds_lost_ms(tasks, slots, float(work.mean())) / 1000.0
+    return lost > 0.0 and lost >= limits.explained * stage.saved_s
+
+
+def last_round(stage: PastStage) -> Finding | None:
+    """What is said of such a stage. Where others had slots meanwhile no number of tasks would fit, and nothing is said."""
+    tasks, slots = stage.instances, stage.slots
+    if stage.others_busy >= 0.5:
+        return None
+    rounds, over = divmod(tasks, slots)
+    wanted = rounds * slots
+    why = (
+        f"{tasks} equal tasks on {slots} slots are {rounds} full {'round' if rounds == 1 else 'rounds'} and {over} more "
+        f"{'task' if over == 1 else 'tasks'}, for which the other {slots - over} slots waited"
+    )
+    advice = with_tasks(stage, wanted)
+    remedy = f"{wanted} tasks instead of {tasks}: " + (advice.remedy if advice else NO_REMEDY)
+    return Finding(stage, Cause.ROUNDS, stage.saved_s, why, remedy, advice.call if advice else None, Confidence.CERTAIN)
+
+
+def cold_start(stage: PastStage) -> Finding | None:
+    """Executors that had just come: what their first tasks took to begin, beyond what tasks take to begin elsewhere."""
+    tasks = stage.tasks
+    if not tasks.first.any():
+        return None
+    start = tasks.start_ms
+    settled = start[~tasks.first]
+    usual = float(np.median(settled)) if settled.size else float(start.min())
+    order = np.argsort(tasks.launch_ms, kind="stable")
+    begun = np.where(tasks.first, np.minimum(start, int(usual)), start)
+    now, then = (in_turn_ms((tasks.work_ms + one)[order], stage.slots) for one in (start, begun))
+    saved = min(max(0.0, now - then) / 1000.0, stage.seconds)
+    slowest = int(np.argmax(np.where(tasks.first, start, -1)))
+    why = (
+        f"the first tasks on an executor took up to {start[slowest] / 1000.0:.1f} s to begin "
+        f"(executor {tasks.executor[slowest]}), others {usual / 1000.0:.1f} s: it had just started"
+    )
+    remedy = (
+        "the rows are not the reason, and there is nothing to balance. Executors that stay are warm: raise "
+        "spark.dynamicAllocation.minExecutors or executorIdleTimeout where they come and go; once per application it is the "
+        "price of its start"
+    )
+    return Finding(stage, Cause.COLD, saved, why, remedy, None, Confidence.CERTAIN)
+
+
+def failed_tasks(stage: PastStage) -> Finding | None:
+    """Attempts that failed and were run again: the stage is longer than its tasks that succeeded."""
+    if not stage.failed:
+        return None
+    tasks = stage.tasks
+    order = np.argsort(tasks.launch_ms, kind="stable")
+    alone = in_turn_ms((tasks.work_ms + tasks.start_ms)[order], stage.slots) / 1000.0
+    times = f"{stage.failed} {'attempt' if stage.failed == 1 else 'attempts'}"
+    why = f"{times} of tasks failed and ran again" + (f" ({stage.failure})" if stage.failure else "")
+    remedy = "find out why they failed; balance does not help there"
+    return Finding(
+        stage, Cause.FAILED, max(0.0, min(stage.seconds - alone, stage.failed_s)), why, remedy, None, Confidence.CERTAIN
+    )

@@ -1,0 +1,174 @@
+"""Causes that rows do not explain: memory, the shuffle, disks, machines, waiting, and what rows cost."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from evenly.diagnosis.advice import GROUPED, MIB, runs, with_tasks
+from evenly.diagnosis.calls import apply_by_cost_call, by_key_call
+from evenly.diagnosis.findings import Advice, Cause, Confidence, Finding, Thresholds
+from evenly.diagnosis.stages import PastStage
+from evenly.kernels.types import F64, I64
+
+_SURE = 0.8
+_CPU_EXPLAINS = 0.3
+"""Less than this part of the longest task's excess in cpu time: it did not compute, it waited."""
+_FILL = 4
+"""So many tasks a slot let short tasks fill the gaps that long ones leave."""
+
+
+def explained_by(stage: PastStage, part: I64) -> float:
+    """How much of what the longest task took beyond the mean is in this part of its time."""
+    work = stage.tasks.work_ms
+    longest = int(work.argmax())
+    excess = float(work[longest] - work.mean())
+    return float(part[longest] - part.mean()) / excess if excess > 0.0 else 0.0
+
+
+def by_time(stage: PastStage, limits: Thresholds) -> Finding:
+    """What made the longest task longer than the mean, where what it read does not."""
+    for cause, part, remedy in (
+        (
+            Cause.GC,
+            stage.tasks.gc_ms,
+            "give executors more memory, or fewer slots each (spark.executor.memory, spark.executor.cores)",
+        ),
+        (Cause.FETCH, stage.tasks.fetch_wait_ms, "look at the network and the disks of the executors that it fetched from"),
+    ):
+        explained = explained_by(stage, part)
+        if explained >= limits.explained:
+            why = f"{cause.value} explains {min(1.0, explained):.0%} of what the longest task took beyond the mean"
+            sure = Confidence.CERTAIN if explained >= _SURE else Confidence.LIKELY
+            return Finding(stage, cause, stage.saved_s, why, remedy, None, sure)
+    return (
+        _slow_executor(stage, limits)
+        or _cold_executor(stage, limits)
+        or _spill(stage, limits)
+        or _waiting(stage)
+        or _by_cost(stage, limits)
+    )
+
+
+def _pace(stage: PastStage) -> F64:
+    """Time a row, or a task where not all tasks counted rows."""
+    work = stage.tasks.work_ms.astype(np.float64)
+    return work / stage.tasks.rows if int(stage.tasks.rows.min()) > 0 else work
+
+
+def _at(stage: PastStage, executor: str) -> str:
+    host = stage.hosts.get(executor)
+    return f"executor {executor}" + (f" on {host}" if host else "")
+
+
+def _slow_executor(stage: PastStage, limits: Thresholds) -> Finding | None:
+    """An executor that was slow in several stages, this one among them: in one stage alone its rows may be the reason."""
+    suspect = str(stage.tasks.executor[int(stage.tasks.work_ms.argmax())])
+    if suspect not in stage.slow_executors:
+        return None
+    pace, its = _pace(stage), stage.tasks.executor == suspect
+    others = float(np.median(pace[~its])) if (~its).any() else 0.0
+    times = float(np.median(pace[its])) / others if others > 0.0 else 0.0
+    if times < limits.slower:
+        return None
+    rows = "a row " if int(stage.tasks.rows.min()) > 0 else ""
+    why = f"tasks on {_at(stage, suspect)} took {times:.1f} times as long {rows}as tasks elsewhere, here and in other stages"
+    remedy = f"look at the host of executor {suspect}; spark.speculation=true, set at the start, copies slow tasks elsewhere"
+    return Finding(stage, Cause.EXECUTOR, stage.saved_s, why, remedy)
+
+
+def _cold_executor(stage: PastStage, limits: Thresholds) -> Finding | None:
+    """The longest task was the first on its executor, and tasks on executors that had run before were equal."""
+    tasks = stage.tasks
+    longest = int(tasks.work_ms.argmax())
+    settled = _pace(stage)[~tasks.first]
+    if not tasks.first[longest] or settled.size < 2:
+        return None
+    usual = float(np.median(settled))
+    times = float(_pace(stage)[longest]) / usual if usual > 0.0 else 0.0
+    if times < limits.slower or settled.max() > limits.slower * usual:
+        return None
+    suspect = str(tasks.executor[longest])
+    why = (
+        f"the longest task was the first on {_at(stage, suspect)} and took {times:.1f} times as long as those on executors "
+        "that had run before"
+    )
+    remedy = "the rows are not the reason: an executor's first tasks load and compile code. There is nothing to balance"
+    return Finding(stage, Cause.COLD, stage.saved_s, why, remedy)
+
+
+def _spill(stage: PastStage, limits: Thresholds) -> Finding | None:
+    """The longest task spilled, and tasks that spilled took longer a row than tasks that did not."""
+    work, rows, spilled = stage.tasks.work_ms, stage.tasks.rows, stage.tasks.spilled > 0
+    if not spilled[int(work.argmax())] or spilled.all():
+        return None
+    pace = work / np.maximum(rows, 1)
+    others = float(np.median(pace[~spilled]))
+    times = float(np.median(pace[spilled])) / others if others > 0.0 else 0.0
+    if times < limits.slower:
+        return None
+    why = (
+        f"{int(spilled.sum())} tasks spilled {stage.spilled_bytes / MIB:,.0f} MiB to disk and took {times:.1f} times as long "
+        "a row as the others"
+    )
+    advice = with_tasks(stage, 2 * stage.instances)
+    more = f"more tasks with fewer rows each ({advice.remedy}), or " if advice is not None else ""
+    call = advice.call if advice is not None else None
+    return Finding(stage, Cause.SPILL, stage.saved_s, why, f"{more}more memory a slot (spark.executor.memory)", call)
+
+
+def _waiting(stage: PastStage) -> Finding | None:
+    """Cpu times were even and times were not. Of Python, which is another process, the log has no cpu time."""
+    tasks = stage.tasks
+    if not stage.work.cpu_tells or int(tasks.cpu_ms.sum()) == 0:
+        return None
+    explained = explained_by(stage, tasks.cpu_ms)
+    if explained >= _CPU_EXPLAINS:
+        return None
+    longest = int(tasks.work_ms.argmax())
+    why = (
+        f"the longest task took {tasks.work_ms[longest] / 1000.0:.1f} s, the mean is {tasks.work_ms.mean() / 1000.0:.1f} s, "
+        f"but its cpu time is {tasks.cpu_ms[longest] / 1000.0:.1f} s against {tasks.cpu_ms.mean() / 1000.0:.1f} s: it waited"
+    )
+    remedy = (
+        f"not the rows: a disk, the network, another service, or a busy machine ({_at(stage, str(tasks.executor[longest]))}). "
+        "Balance does not help; spark.speculation=true, set at the start, copies slow tasks elsewhere"
+    )
+    return Finding(stage, Cause.WAITING, stage.saved_s, why, remedy)
+
+
+def _by_cost(stage: PastStage, limits: Thresholds) -> Finding:
+    tasks = stage.tasks
+    known = int(tasks.rows.sum()) > 0
+    why = f"the longest task took {tasks.work_ms.max() / 1000.0:.1f} s, the mean is {tasks.work_ms.mean() / 1000.0:.1f} s, "
+    if not known:
+        why += "and rows were not counted"
+    elif stage.rows_imbalance_pct >= limits.uneven_rows_pct:
+        why += f"and it is not the rows (λ {stage.rows_imbalance_pct:.0f} %)"
+    else:
+        why += f"with about the same rows (λ {stage.rows_imbalance_pct:.0f} %)"
+    advice = _cost_advice(stage)
+    sure = Confidence.LIKELY if known and stage.work.python else Confidence.GUESS
+    return Finding(
+        stage, Cause.COST, stage.saved_s, why, f"some rows cost more than others: {advice.remedy}", advice.call, sure
+    )
+
+
+def _cost_advice(stage: PastStage) -> Advice:
+    """Rows go to instances by their cost where a Python function gets them one by one; else more tasks than slots may help."""
+    filled = _FILL * stage.slots
+    exchange = stage.exchange
+    if stage.work.python and stage.operators and not runs(stage, *GROUPED):
+        instances = max(stage.slots, stage.cluster_slots) if stage.instances > filled else max(stage.instances, stage.slots)
+        remedy = "spread rows by their cost, with the function called for each row"
+        if exchange is not None and exchange.keys:
+            remedy += " (where rows of a key need not stay together)"
+        return Advice(remedy, apply_by_cost_call(instances))
+    if stage.instances >= filled:
+        return Advice("there are more tasks than slots already, so nothing short of cheaper rows helps here")
+    if exchange is not None and exchange.keys and runs(stage, *GROUPED):
+        remedy = f"rows of a key stay together here, so let short tasks fill the gaps: {filled} instances"
+        return Advice(remedy, by_key_call(exchange.keys, filled))
+    advice = with_tasks(stage, filled)
+    if advice is None:
+        return Advice("nothing that Spark lets be changed helps here")
+    return Advice(f"let short tasks fill the gaps: {advice.remedy}", advice.call)

@@ -1,0 +1,95 @@
+"""Advice for a join whose rows are uneven: which side it is, and what Spark or Evenly can do about it."""
+
+from __future__ import annotations
+
+import re
+
+from evenly.diagnosis.advice import MIB
+from evenly.diagnosis.calls import join_call, joined_by_key_call, setting_call
+from evenly.diagnosis.findings import Advice
+from evenly.diagnosis.stages import Exchange, PastStage
+
+_HOW = re.compile(r", (Inner|Cross|LeftOuter|RightOuter|FullOuter|LeftSemi|LeftAnti|ExistenceJoin)")
+_SMALL = 100 * MIB
+"""A side that is small enough to be sent to every executor."""
+_KEEPS = {
+    "left": frozenset({"Inner", "Cross", "RightOuter"}),
+    "right": frozenset({"Inner", "Cross", "LeftOuter", "LeftSemi", "LeftAnti"}),
+}
+"""The joins of which a side may be broadcast."""
+_SPLITS = {
+    "left": frozenset({"Inner", "Cross", "LeftOuter", "LeftSemi", "LeftAnti"}),
+    "right": frozenset({"Inner", "Cross", "RightOuter"}),
+}
+"""The joins of which adaptive execution splits a side."""
+
+
+def join_advice(stage: PastStage, exchange: Exchange, *, hot: bool, instances: int) -> Advice | None:
+    """What helps the join of a stage, or None if it has none of two shuffled sides."""
+    sides = {one.side: one for one in stage.work.reads if one.side}
+    if not stage.work.join or len(sides) != 2:
+        return None
+    found = _HOW.search(stage.work.join)
+    how = found.group(1) if found else "Inner"
+    heavy = _heavier(stage, sides) or exchange.side
+    light = "right" if heavy == "left" else "left"
+    told = f"it is the {heavy} side of the join (by {sides[heavy].named}) that is uneven"
+    keys = {side: one.keys for side, one in sides.items()}
+    known = bool(keys["left"]) and len(keys["left"]) == len(keys["right"])
+    if known and how in _KEEPS[light] and 0 <= _side_bytes(stage, sides, light) <= _SMALL:
+        size = max(1, _side_bytes(stage, sides, light) // MIB)
+        call = join_call(keys["left"], keys["right"], how, broadcast=light)
+        return Advice(
+            f"{told}; the {light} side has about {size} MiB, so send it to every executor instead of shuffling both", call
+        )
+    if not hot:
+        if not known:
+            return Advice(
+                f"{told}; make the key a column on both sides, and place both under one mapping (evenly.learn_mapping)"
+            )
+        call = joined_by_key_call(keys["left"], keys["right"], how, heavy, instances)
+        return Advice(f"{told}; place both sides under one mapping that is learnt from the {heavy} side", call)
+    return _adaptive(stage, sides[heavy], told, how, heavy)
+
+
+def _adaptive(stage: PastStage, uneven: Exchange, told: str, how: str, heavy: str) -> Advice:
+    """A hot key of a join: adaptive execution can split its rows, and repeat the other side's for each part."""
+    if how not in _SPLITS[heavy]:
+        return Advice(f"{told}; Spark does not split that side of this kind of join: join the key apart, and unite the results")
+    if not stage.work.adaptive:
+        return Advice(
+            f"{told}; adaptive execution is off, and would split it", setting_call("spark.sql.adaptive.enabled", "true")
+        )
+    size = max(1, int(stage.tasks.bytes.max() / 4 / MIB))
+    advisory = setting_call("spark.sql.adaptive.advisoryPartitionSizeInBytes", f"{size}MB")
+    if uneven.split:
+        return Advice(
+            f"{told}; adaptive execution has split it already, into parts that are still large: ask for smaller ones", advisory
+        )
+    threshold = setting_call("spark.sql.adaptive.skewJoin.skewedPartitionThresholdInBytes", f"{size}MB")
+    remedy = (
+        f"{told}; adaptive execution splits such partitions, but this one was below its limits (256 MB, and 5 times the "
+        "median): lower them"
+    )
+    return Advice(remedy, f"{threshold}\n{advisory}")
+
+
+def _heavier(stage: PastStage, sides: dict[str, Exchange]) -> str:
+    """The side of which the task with most rows has most beyond the mean; nothing where tasks do not tell sides apart."""
+    at = int(stage.tasks.rows.argmax())
+    excess = {
+        side: float(rows[at] - rows.mean())
+        for side, one in sides.items()
+        if (rows := stage.tasks.by_read.get(one.number)) is not None
+    }
+    return max(excess, key=lambda side: excess[side]) if len(excess) == 2 else ""
+
+
+def _side_bytes(stage: PastStage, sides: dict[str, Exchange], side: str) -> int:
+    """About what a side has, by its part of the rows; less than 0 where that is not known."""
+    rows = {name: stage.tasks.by_read.get(one.number) for name, one in sides.items()}
+    total = sum(int(one.sum()) for one in rows.values() if one is not None)
+    its = rows[side]
+    if its is None or any(one is None for one in rows.values()) or total == 0:
+        return -1
+    return int(stage.tasks.bytes.sum() * int(its.sum()) / total)

@@ -1,0 +1,168 @@
+"""A stage while its tasks run: numbers a task, no JSON."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from evenly.diagnosis.stages import Schedule, Tasks
+from evenly.kernels.types import I64
+
+_COLUMNS = (
+    *("run", "cpu", "rows", "bytes", "out", "gc", "fetch", "spilled"),
+    *("python", "launch", "finish", "first", "index"),
+)
+_STARTING = frozenset({"time to start Python workers", "time to initialize Python workers"})
+"""Metrics by which Spark 4 tells what a Python worker's start took within the run time, in ms."""
+_SAID = 160
+
+
+@dataclass
+class RunningStage:
+    """Takes in the attempts of a stage's tasks as they end; of those that succeeded one a task is kept.
+
+    `known` says that the log has its submission; a log with a gap may have tasks of a stage before it says what it is.
+    """
+
+    name: str = ""
+    tasks: int = 0
+    query: int | None = None
+    description: str = ""
+    rdds: tuple[str, ...] = ()
+    known: bool = True
+    columns: dict[str, array[int]] = field(default_factory=lambda: {name: array("q") for name in _COLUMNS})
+    by_read: dict[int, array[int]] = field(default_factory=dict)
+    joined: array[int] = field(default_factory=lambda: array("q"))
+    launch: array[int] = field(default_factory=lambda: array("q"))
+    finish: array[int] = field(default_factory=lambda: array("q"))
+    executors: list[str] = field(default_factory=list)
+    open: dict[int, int] = field(default_factory=dict)
+    done: set[int] = field(default_factory=set)
+    failed: int = 0
+    failed_ms: int = 0
+    failure: str = ""
+    speculative: int = 0
+
+    @classmethod
+    def submitted(cls, info: dict[str, Any], properties: dict[str, Any]) -> RunningStage:
+        """A stage of which nothing has run, as `SparkListenerStageSubmitted` tells it."""
+        query = properties.get("spark.sql.execution.id")
+        names = {str(one.get("Name", "")) for one in info.get("RDD Info", ())}
+        return cls(
+            name=str(info.get("Stage Name", "")),
+            tasks=int(info.get("Number of Tasks", 0)),
+            query=None if query is None else int(query),
+            description=str(properties.get("spark.job.description") or ""),
+            rdds=tuple(sorted(name for name in names if "Python" in name or name == "PairwiseRDD")),
+        )
+
+    def take(self, event: dict[str, Any], executor: str, watched: Callable[[int], str | None], *, first: bool) -> None:
+        """An attempt of a task that ended."""
+        info = event["Task Info"]
+        launch, finish = int(info["Launch Time"]), int(info["Finish Time"])
+        self.open.pop(int(info["Task ID"]), None)
+        self.launch.append(launch)
+        self.finish.append(max(finish, launch))
+        self.speculative += bool(info.get("Speculative"))
+        index = int(info["Index"])
+        reason = event.get("Task End Reason") or {}
+        succeeded = reason.get("Reason") == "Success"
+        metrics = event.get("Task Metrics")
+        if not succeeded and not info.get("Killed") and reason.get("Reason") != "TaskKilled":
+            self.failed += 1
+            self.failed_ms += max(finish - launch, 0)
+            self.failure = self.failure or _failure(reason)
+        if not succeeded or metrics is None or index in self.done:
+            return
+        python, counted = _updates(info.get("Accumulables", ()), watched)
+        measured = _measured(metrics)
+        run = min(measured[0], max(finish - launch, 0)) if finish > launch else measured[0]
+        self.done.add(index)
+        self.executors.append(executor)
+        row = (run, *measured[1:], min(python, run), launch, max(finish, launch), int(first), index)
+        for name, value in zip(_COLUMNS, row, strict=True):
+            self.columns[name].append(value)
+        self.joined.append(counted.pop(-1, 0))
+        for number, rows in counted.items():
+            column = self.by_read.setdefault(number, array("q"))
+            column.extend([0] * (len(self.done) - 1 - len(column)))
+            column.append(rows)
+
+    def schedule(self) -> Schedule:
+        """When its attempts held slots."""
+        return Schedule(_int64(self.launch), _int64(self.finish))
+
+    def finished_tasks(self) -> Tasks:
+        """Its tasks in the order of their numbers."""
+        order = np.argsort(_int64(self.columns["index"]), kind="stable")
+        columns = {name: _int64(values)[order] for name, values in self.columns.items()}
+        joined = _int64(self.joined)[order]
+        by_read = {}
+        for number, rows in self.by_read.items():
+            whole = np.zeros(order.size, np.int64)
+            whole[: len(rows)] = _int64(rows)
+            by_read[number] = whole[order]
+        return Tasks(
+            run_ms=columns["run"],
+            rows=columns["rows"],
+            bytes=columns["bytes"],
+            gc_ms=columns["gc"],
+            fetch_wait_ms=columns["fetch"],
+            spilled=columns["spilled"],
+            executor=np.array(self.executors)[order],
+            cpu_ms=columns["cpu"],
+            rows_out=joined if joined.any() else columns["out"],
+            python_start_ms=columns["python"],
+            launch_ms=columns["launch"],
+            finish_ms=columns["finish"],
+            first=columns["first"].astype(np.bool_),
+            by_read=by_read,
+        )
+
+
+def _updates(accumulables: list[dict[str, Any]], watched: Callable[[int], str | None]) -> tuple[int, dict[int, int]]:
+    """What a task tells of starting Python, and of the rows of each shuffle that it read (of joins under -1)."""
+    python = 0
+    counted: dict[int, int] = {}
+    for one in accumulables:
+        number, name = int(one.get("ID", -1)), one.get("Name")
+        if name in _STARTING:
+            python += max(0, _whole(one.get("Update")))
+        elif (kind := watched(number)) is not None:
+            key = -1 if kind == "joined" else number
+            counted[key] = counted.get(key, 0) + max(0, _whole(one.get("Update")))
+    return python, counted
+
+
+def _whole(value: object) -> int:
+    text = str(value)
+    return int(text) if text.lstrip("-").isdigit() else 0
+
+
+def _failure(reason: dict[str, Any]) -> str:
+    told = reason.get("Class Name") or reason.get("Loss Reason") or reason.get("Reason") or "unknown"
+    said = str(reason.get("Description") or reason.get("Message") or "").strip().splitlines()
+    return f"{told}: {said[0]}"[:_SAID] if said else str(told)[:_SAID]
+
+
+def _measured(metrics: dict[str, Any]) -> tuple[int, ...]:
+    shuffle, read = metrics.get("Shuffle Read Metrics") or {}, metrics.get("Input Metrics") or {}
+    written, output = metrics.get("Shuffle Write Metrics") or {}, metrics.get("Output Metrics") or {}
+    return (
+        int(metrics.get("Executor Run Time", 0)),
+        int(metrics.get("Executor CPU Time", 0)) // 1_000_000,
+        int(shuffle.get("Total Records Read", 0)) + int(read.get("Records Read", 0)),
+        int(shuffle.get("Remote Bytes Read", 0)) + int(shuffle.get("Local Bytes Read", 0)) + int(read.get("Bytes Read", 0)),
+        int(written.get("Shuffle Records Written", 0)) + int(output.get("Records Written", 0)),
+        int(metrics.get("JVM GC Time", 0)),
+        int(shuffle.get("Fetch Wait Time", 0)),
+        int(metrics.get("Disk Bytes Spilled", 0)),
+    )
+
+
+def _int64(values: array[int]) -> I64:
+    return np.array(values, np.int64)
