@@ -172,7 +172,7 @@ def slow_rdd(spark: SparkSession, seed: int, _: Path) -> None:
 
 def equal_rounds(tasks: int) -> Callable[[SparkSession, int, Path], None]:
     def run(spark: SparkSession, seed: int, _: Path) -> None:
-        done(spark.range(0, 20 * tasks, 1, tasks).mapInArrow(slept(lambda _: 0.08 + 0.01 * seed), _AS_WIDE))
+        done(spark.range(0, 20 * tasks, 1, tasks).mapInArrow(slept(lambda _: 0.12 + 0.01 * seed), _AS_WIDE))
 
     return run
 
