@@ -219,7 +219,8 @@ def joined(spark: SparkSession, seed: int) -> DataFrame:
     weights = even_weights(100, 10)
     weights[seed % SLOTS] = [900, *weights[seed % SLOTS]]
     left = keyed(spark, weights)
-    right = left.select("k").distinct().withColumnRenamed("k", "other")
+    keys = [row.k for row in left.select("k").distinct().collect()]
+    right = spark.createDataFrame(pd.DataFrame({"other": keys})).repartition(2)
     return left.join(right, left["k"] == right["other"]).where(F.expr(f"{java_sleep('4L')} is not null"))
 
 
@@ -292,9 +293,9 @@ _SHUFFLED = (("spark.sql.autoBroadcastJoinThreshold", "-1"),)
 _MERGED = (("spark.sql.shuffle.partitions", "40"), ("spark.sql.adaptive.coalescePartitions.minPartitionSize", "1b"))
 _SPLIT = (
     *_SHUFFLED,
-    ("spark.sql.adaptive.skewJoin.skewedPartitionThresholdInBytes", "2000b"),
+    ("spark.sql.adaptive.skewJoin.skewedPartitionThresholdInBytes", "200b"),
     ("spark.sql.adaptive.skewJoin.skewedPartitionFactor", "2"),
-    ("spark.sql.adaptive.advisoryPartitionSizeInBytes", "1500b"),
+    ("spark.sql.adaptive.advisoryPartitionSizeInBytes", "400b"),
     ("spark.sql.adaptive.coalescePartitions.enabled", "false"),
 )
 _LISTED = (("spark.sql.sources.parallelPartitionDiscovery.threshold", "1"),)
@@ -350,12 +351,13 @@ def run_application(folder: Path, application: str, seed: int) -> None:
     data.mkdir(exist_ok=True)
     try:
         for case in APPLICATIONS[application]:
+            before = {name: spark.conf.get(name, None) for name, _ in case.settings}
             for name, value in case.settings:
                 spark.conf.set(name, value)
             spark.sparkContext.setJobDescription(f"{case.name} #{seed}")
             case.run(spark, seed, data)
-            for name, _ in case.settings:
-                spark.conf.unset(name)
+            for name, value in before.items():
+                spark.conf.set(name, value) if value is not None else spark.conf.unset(name)
     finally:
         spark.stop()
 
