@@ -356,8 +356,11 @@ def run_application(folder: Path, application: str, seed: int) -> None:
                 spark.conf.set(name, value)
             spark.sparkContext.setJobDescription(f"{case.name} #{seed}")
             case.run(spark, seed, data)
-            for name, value in before.items():
-                spark.conf.set(name, value) if value is not None else spark.conf.unset(name)
+            for name, old in before.items():
+                if old is None:
+                    spark.conf.unset(name)
+                else:
+                    spark.conf.set(name, old)
     finally:
         spark.stop()
 
