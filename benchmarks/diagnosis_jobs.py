@@ -104,6 +104,14 @@ def hot_window(spark: SparkSession, seed: int, _: Path) -> None:
     done(ranked.withColumn("slept", F.expr(f"{java_sleep('5L')} || n")))
 
 
+def spilled_window(spark: SparkSession, seed: int, _: Path) -> None:
+    """As many rows everywhere, but on one instance they are of one key, which is more than a window's buffer holds."""
+    weights = even_weights(380, 380)
+    weights[seed % SLOTS] = [380]
+    summed = keyed(spark, weights).withColumn("n", F.expr("count(id) over (partition by k)"))
+    done(summed.where(F.expr(f"{java_sleep('if(n > 1, 9L, 1L)')} is not null")))
+
+
 def equal_keys_merged(spark: SparkSession, seed: int, _: Path) -> None:
     """Forty equal keys, merged by adaptive execution into a few tasks."""
     df = spark.range(0, 40 * 20, 1, 4).select((F.col("id") % 40 + seed).alias("k"), "id")
@@ -289,6 +297,10 @@ def _of(*causes: str) -> frozenset[str]:
 
 
 _UNMERGED = (("spark.sql.adaptive.enabled", "false"),)
+_SMALL_BUFFER = (
+    ("spark.sql.windowExec.buffer.in.memory.threshold", "50"),
+    ("spark.sql.windowExec.buffer.spill.threshold", "100"),
+)
 _SHUFFLED = (("spark.sql.autoBroadcastJoinThreshold", "-1"),)
 _MERGED = (("spark.sql.shuffle.partitions", "40"), ("spark.sql.adaptive.coalescePartitions.minPartitionSize", "1b"))
 _SPLIT = (
@@ -306,6 +318,7 @@ LOCAL = (
     Case("uneven keys", uneven_keys, _of("keys")),
     Case("hot key", hot_key, _of("hot key")),
     Case("hot key of a window", hot_window, _of("hot key"), settings=_UNMERGED),
+    Case("spilled window", spilled_window, _of("spill"), settings=(*_UNMERGED, *_SMALL_BUFFER)),
     Case("equal keys, merged", equal_keys_merged, allowed=_of("rows", "last round"), settings=_MERGED),
     Case("merged too far", merged_too_far, _of("too few tasks")),
     Case("uneven parts", uneven_parts, _of("rows")),
