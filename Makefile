@@ -84,7 +84,7 @@ bench-drift: $(READY) recorded ## Measure the drift controller on recorded keys 
 	$(BIN)/python benchmarks/streaming_drift.py "$(EVENLY_DATA)"
 
 bench-diagnosis: $(READY) ## Run jobs with a known cause on Spark and ask evenly diagnose log what it was: precision and recall
-	$(BIN)/python benchmarks/diagnosis.py
+	$(BIN)/python benchmarks/diagnosis.py --docs docs/diagnose.md
 
 bench-plan: $(READY) ## Profile five operators for real, plan a dataflow of them and run it: does it hold its rate
 	$(BIN)/python benchmarks/real_plan.py

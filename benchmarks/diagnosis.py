@@ -1,10 +1,11 @@
 """Does `evenly diagnose log` say what is true? Jobs of which the cause is known, on a real session and a real cluster.
 
-python benchmarks/diagnosis.py [--seeds 3] [--logs FOLDER] [--json]
+python benchmarks/diagnosis.py [--seeds 3] [--logs FOLDER] [--docs docs/diagnose.md] [--json]
 
 Runs the applications of diagnosis_jobs.py, each in a process of its own, and reads their event logs. One log holds many jobs,
 each a case of its own with its own expected finding. A finding that is neither expected nor allowed is wrong (precision), an
 expected one that is not told is missed (recall). `--logs` names a folder: logs that are there are read and not made again.
+`--docs` names a page whose table is replaced by this one.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from evenly.diagnosis.causes import diagnose_application
 from evenly.diagnosis.event_log import open_event_log
 from evenly.diagnosis.findings import Cause
 
+_BEGIN, _END = "<!-- bench-diagnosis -->", "<!-- end of bench-diagnosis -->"
 _JOBS = Path(__file__).with_name("diagnosis_jobs.py")
 
 
@@ -101,6 +103,7 @@ def main() -> None:
     parser = benchmark_parser(__doc__)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--logs", type=Path)
+    parser.add_argument("--docs", type=Path)
     options = parser.parse_args()
     root = options.logs or Path(tempfile.mkdtemp(prefix="evenly-diagnosis-"))
     cases = [one for log, application, seed in logs(root, options.seeds) for one in judged(log, application, seed)]
@@ -114,9 +117,13 @@ def main() -> None:
         total = {"series": "total", "cases": len(cases), "precision": precision, "recall": recall, "bad_calls": len(bad_calls)}
         print_json("bench-diagnosis", {"seeds": options.seeds}, [total, *({"series": "case", **row} for row in rows)])
         return
-    for at, row in enumerate(table(cases)):
-        print(f"| {' | '.join(row)} |" + ("\n|" + "---|" * len(row) if at == 0 else ""))
-    print(f"\n{len(cases)} cases: precision {precision:.2f}, recall {recall:.2f}, calls that are no code: {len(bad_calls)}")
+    lines = [f"| {' | '.join(row)} |" + ("\n|" + "---|" * len(row) if at == 0 else "") for at, row in enumerate(table(cases))]
+    told = f"{len(cases)} cases in {options.seeds * len(APPLICATIONS)} logs: precision {precision:.2f}, recall {recall:.2f}."
+    text = "\n".join([told, "", *lines])
+    print(f"{text}\n\ncalls that are no code: {len(bad_calls)}")
+    if options.docs is not None:
+        before, _, rest = options.docs.read_text().partition(_BEGIN)
+        options.docs.write_text(f"{before}{_BEGIN}\n{text}\n{_END}{rest.partition(_END)[2]}")
 
 
 if __name__ == "__main__":

@@ -104,6 +104,14 @@ def hot_window(spark: SparkSession, seed: int, _: Path) -> None:
     done(ranked.withColumn("slept", F.expr(f"{java_sleep('5L')} || n")))
 
 
+def spilled_window(spark: SparkSession, seed: int, _: Path) -> None:
+    """As many rows everywhere, but on one instance they are of one key, which is more than a window's buffer holds."""
+    weights = even_weights(380, 380)
+    weights[seed % SLOTS] = [380]
+    summed = keyed(spark, weights).withColumn("n", F.expr("count(id) over (partition by k)"))
+    done(summed.where(F.expr(f"{java_sleep('if(n > 1, 9L, 1L)')} is not null")))
+
+
 def equal_keys_merged(spark: SparkSession, seed: int, _: Path) -> None:
     """Forty equal keys, merged by adaptive execution into a few tasks."""
     df = spark.range(0, 40 * 20, 1, 4).select((F.col("id") % 40 + seed).alias("k"), "id")
@@ -172,7 +180,7 @@ def slow_rdd(spark: SparkSession, seed: int, _: Path) -> None:
 
 def equal_rounds(tasks: int) -> Callable[[SparkSession, int, Path], None]:
     def run(spark: SparkSession, seed: int, _: Path) -> None:
-        done(spark.range(0, 20 * tasks, 1, tasks).mapInArrow(slept(lambda _: 0.08 + 0.01 * seed), _AS_WIDE))
+        done(spark.range(0, 20 * tasks, 1, tasks).mapInArrow(slept(lambda _: 0.12 + 0.01 * seed), _AS_WIDE))
 
     return run
 
@@ -219,7 +227,8 @@ def joined(spark: SparkSession, seed: int) -> DataFrame:
     weights = even_weights(100, 10)
     weights[seed % SLOTS] = [900, *weights[seed % SLOTS]]
     left = keyed(spark, weights)
-    right = left.select("k").distinct().withColumnRenamed("k", "other")
+    keys = [row.k for row in left.select("k").distinct().collect()]
+    right = spark.createDataFrame(pd.DataFrame({"other": keys})).repartition(2)
     return left.join(right, left["k"] == right["other"]).where(F.expr(f"{java_sleep('4L')} is not null"))
 
 
@@ -288,13 +297,17 @@ def _of(*causes: str) -> frozenset[str]:
 
 
 _UNMERGED = (("spark.sql.adaptive.enabled", "false"),)
+_SMALL_BUFFER = (
+    ("spark.sql.windowExec.buffer.in.memory.threshold", "50"),
+    ("spark.sql.windowExec.buffer.spill.threshold", "100"),
+)
 _SHUFFLED = (("spark.sql.autoBroadcastJoinThreshold", "-1"),)
 _MERGED = (("spark.sql.shuffle.partitions", "40"), ("spark.sql.adaptive.coalescePartitions.minPartitionSize", "1b"))
 _SPLIT = (
     *_SHUFFLED,
-    ("spark.sql.adaptive.skewJoin.skewedPartitionThresholdInBytes", "2000b"),
+    ("spark.sql.adaptive.skewJoin.skewedPartitionThresholdInBytes", "200b"),
     ("spark.sql.adaptive.skewJoin.skewedPartitionFactor", "2"),
-    ("spark.sql.adaptive.advisoryPartitionSizeInBytes", "1500b"),
+    ("spark.sql.adaptive.advisoryPartitionSizeInBytes", "400b"),
     ("spark.sql.adaptive.coalescePartitions.enabled", "false"),
 )
 _LISTED = (("spark.sql.sources.parallelPartitionDiscovery.threshold", "1"),)
@@ -305,6 +318,7 @@ LOCAL = (
     Case("uneven keys", uneven_keys, _of("keys")),
     Case("hot key", hot_key, _of("hot key")),
     Case("hot key of a window", hot_window, _of("hot key"), settings=_UNMERGED),
+    Case("spilled window", spilled_window, _of("spill"), settings=(*_UNMERGED, *_SMALL_BUFFER)),
     Case("equal keys, merged", equal_keys_merged, allowed=_of("rows", "last round"), settings=_MERGED),
     Case("merged too far", merged_too_far, _of("too few tasks")),
     Case("uneven parts", uneven_parts, _of("rows")),
@@ -350,12 +364,16 @@ def run_application(folder: Path, application: str, seed: int) -> None:
     data.mkdir(exist_ok=True)
     try:
         for case in APPLICATIONS[application]:
+            before = {name: spark.conf.get(name, None) for name, _ in case.settings}
             for name, value in case.settings:
                 spark.conf.set(name, value)
             spark.sparkContext.setJobDescription(f"{case.name} #{seed}")
             case.run(spark, seed, data)
-            for name, _ in case.settings:
-                spark.conf.unset(name)
+            for name, old in before.items():
+                if old is None:
+                    spark.conf.unset(name)
+                else:
+                    spark.conf.set(name, old)
     finally:
         spark.stop()
 

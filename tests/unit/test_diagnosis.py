@@ -379,6 +379,8 @@ def test_an_uneven_join_is_told_by_its_side():
     assert 'evenly.learn_mapping(left, key="user", instances=8)' in placed.call
     assert placed.call.endswith('left.join(right, (left["user"] == right["id"]) & (left["slot"] == right["slot"]), "left")')
     assert "the right side of the join (by id)" in joined([100] * 8, many, mib=2).remedy
+    renamed = joined(hot, [1] * 8, join="SortMergeJoin [user, day], [uid, on], Inner").call
+    assert renamed == 'left.join(F.broadcast(right), (left["user"] == right["uid"]) & (left["day"] == right["on"]))'
 
 
 def test_uneven_files_are_for_their_writer_or_a_finer_cut():

@@ -54,6 +54,11 @@ def test_a_number_of_instances_needs_the_rows_of_each():
         KeysAt(("user",), 3, (1, 2), (1, 2, 3), 0.1)
 
 
+def test_a_path_to_a_field_stays_a_path_in_the_call():
+    keys = KeysAt(("s.a",), 4, (100, 200, 50, 50), (100,) * 4, 0.1)
+    assert keys.call == 'df.transform(evenly.by_key, key="s.a", instances=4).groupBy("s.a", "slot")'
+
+
 def test_keys_are_shown_short():
     assert shown_key([None, 7, "x" * 60]) == f"null, 7, {'x' * 39}…"
 

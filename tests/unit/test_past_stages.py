@@ -185,8 +185,9 @@ def test_an_executor_that_was_slow_in_several_stages_is_named_and_one_that_had_j
 
 
 def test_starting_a_python_worker_is_no_work(tmp_path):
-    started = [(70, "time to start Python workers", 4_000)]
-    ends = [made.task_end(1, i, run_ms=6_000 if i == 3 else 2_000, updates=started if i == 3 else ()) for i in range(4)]
+    started = [(70, "time to start Python workers", 3_000), (71, "time to initialize Python workers", 1_000)]
+    reused = [(71, "time to initialize Python workers", 9_000)]  # since the worker's last task had ended
+    ends = [made.task_end(1, i, run_ms=6_000 if i == 3 else 2_000, updates=started if i == 3 else reused) for i in range(4)]
     (stage,) = read(tmp_path, [*made.start(), made.submitted(1, 4), *ends, made.completed(1, 4)]).stages
     assert stage.tasks.work_ms.tolist() == [2_000] * 4
     assert stage.saved_s == 0.0

@@ -1,4 +1,4 @@
-"""Code to paste: the call that a recommendation asks for."""
+"""Code to paste: the call that a recommendation asks for. Names of columns are as Spark's functions take them."""
 
 from __future__ import annotations
 
@@ -20,20 +20,15 @@ def quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def column(name: str) -> str:
-    """A column's name for Spark, as Python writes it: in back-quotes where a dot or a back-quote is part of the name."""
-    return quoted("`" + name.replace("`", "``") + "`" if "." in name or "`" in name else name)
-
-
 def key_argument(keys: Sequence[str]) -> str:
     """One name, or a list of names, as Python writes it."""
-    names = [column(name) for name in keys]
+    names = [quoted(name) for name in keys]
     return names[0] if len(names) == 1 else f"[{', '.join(names)}]"
 
 
 def grouped_by(keys: Sequence[str], last: str) -> str:
     """The arguments of a grouping by the keys and then one more column."""
-    return ", ".join((*(column(name) for name in keys), quoted(last)))
+    return ", ".join((*(quoted(name) for name in keys), quoted(last)))
 
 
 def placed_call(keys: Sequence[str], instances: int) -> str:
@@ -75,7 +70,7 @@ def setting_call(name: str, value: object) -> str:
 def join_call(left: Sequence[str], right: Sequence[str], how: str, *, broadcast: str = "", slot: bool = False) -> str:
     """A join of `left` and `right` by these columns; `broadcast` names the side that goes to every executor."""
     pairs = [*zip(left, right, strict=True), *([("slot", "slot")] if slot else [])]
-    condition = " & ".join(f"(left[{column(one)}] == right[{column(other)}])" for one, other in pairs)
+    condition = " & ".join(f"(left[{quoted(one)}] == right[{quoted(other)}])" for one, other in pairs)
     sides = {name: f"F.broadcast({name})" if name == broadcast else name for name in ("left", "right")}
     named = f", {quoted(_HOW[how])}" if how in _HOW else ""
     return f"{sides['left']}.join({sides['right']}, {condition}{named})"

@@ -114,7 +114,7 @@ def _file_advice(stage: PastStage, slots: int) -> Advice:
 def _merged_advice(stage: PastStage, exchange: Exchange) -> Advice:
     tasks = max(stage.slots, stage.instances)
     if exchange.keys and runs(stage, *GROUPED):
-        return Advice("place the keys by their weight on a fixed number of instances", by_key_call(exchange.keys, tasks))
+        return Advice("place the keys by their weight on a fixed number of instances", by_key_call(exchange.columns, tasks))
     return Advice(
         "switch the merging of partitions off for this query, so that short tasks fill the gaps",
         setting_call("spark.sql.adaptive.coalescePartitions.enabled", "false"),
@@ -126,7 +126,7 @@ def _by_keys(
 ) -> Finding:
     """Rows of one key are in one place: keys have to be placed by what they weigh, or split."""
     if exchange.keys and exchange.keys[-1] == "slot":
-        keys = exchange.keys[:-1]
+        keys = exchange.columns[:-1]
         remedy = "the keys are placed by Evenly already, for other rows than these: learn the mapping anew"
         return Finding(stage, Cause.KEYS, stage.saved_s, why, remedy, by_key_call(keys, stage.instances), confidence)
     share = _hot_share(read.values)
@@ -134,7 +134,7 @@ def _by_keys(
     hot = share * slots > limits.hot_key
     # A key may be too heavy for one of very many instances and yet not for a slot: then fewer instances will do.
     instances = stage.slots if share * stage.instances > limits.hot_key else max(stage.instances, stage.slots)
-    keys = exchange.keys or ("key",)
+    keys = exchange.columns or ("key",)
     made = "" if exchange.keys else f' (first make {exchange.named} a column, df.withColumn("key", …))'
     if hot:
         seems = (

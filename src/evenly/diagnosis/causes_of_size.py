@@ -75,7 +75,7 @@ def last_round(stage: PastStage) -> Finding | None:
         f"{'task' if over == 1 else 'tasks'}, for which the other {slots - over} slots waited"
     )
     advice = with_tasks(stage, wanted)
-    remedy = f"{wanted} tasks instead of {tasks}: " + (advice.remedy if advice else NO_REMEDY)
+    remedy = f"{advice.remedy if advice else NO_REMEDY} ({wanted} tasks instead of {tasks} would fill the rounds)"
     return Finding(stage, Cause.ROUNDS, stage.saved_s, why, remedy, advice.call if advice else None, Confidence.CERTAIN)
 
 

@@ -7,9 +7,10 @@ import re
 from evenly.diagnosis.advice import MIB
 from evenly.diagnosis.calls import join_call, joined_by_key_call, setting_call
 from evenly.diagnosis.findings import Advice
-from evenly.diagnosis.stages import Exchange, PastStage
+from evenly.diagnosis.stages import Exchange, PastStage, column_name
 
 _HOW = re.compile(r", (Inner|Cross|LeftOuter|RightOuter|FullOuter|LeftSemi|LeftAnti|ExistenceJoin)")
+_COLUMNS = re.compile(r" \[([^\]]+)\], \[([^\]]+)\],")
 _SMALL = 100 * MIB
 """A side that is small enough to be sent to every executor."""
 _KEEPS = {
@@ -34,7 +35,7 @@ def join_advice(stage: PastStage, exchange: Exchange, *, hot: bool, instances: i
     heavy = _heavier(stage, sides) or exchange.side
     light = "right" if heavy == "left" else "left"
     told = f"it is the {heavy} side of the join (by {sides[heavy].named}) that is uneven"
-    keys = {side: one.keys for side, one in sides.items()}
+    keys = _keys(stage.work.join) or {side: one.columns for side, one in sides.items()}
     known = bool(keys["left"]) and len(keys["left"]) == len(keys["right"])
     if known and how in _KEEPS[light] and 0 <= _side_bytes(stage, sides, light) <= _SMALL:
         size = max(1, _side_bytes(stage, sides, light) // MIB)
@@ -50,6 +51,15 @@ def join_advice(stage: PastStage, exchange: Exchange, *, hot: bool, instances: i
         call = joined_by_key_call(keys["left"], keys["right"], how, heavy, instances)
         return Advice(f"{told}; place both sides under one mapping that is learnt from the {heavy} side", call)
     return _adaptive(stage, sides[heavy], told, how, heavy)
+
+
+def _keys(join: str) -> dict[str, tuple[str, ...]]:
+    """The columns of `SortMergeJoin [user], [id], Inner`: a shuffle may know them by other names. Nothing for expressions."""
+    found = _COLUMNS.search(join)
+    if found is None or "(" in found.group(1) + found.group(2):
+        return {}
+    left, right = (tuple(column_name(name) for name in found.group(side).split(", ")) for side in (1, 2))
+    return {"left": left, "right": right} if len(left) == len(right) else {}
 
 
 def _adaptive(stage: PastStage, uneven: Exchange, told: str, how: str, heavy: str) -> Advice:

@@ -16,8 +16,9 @@ _COLUMNS = (
     *("run", "cpu", "rows", "bytes", "out", "gc", "fetch", "spilled"),
     *("python", "launch", "finish", "first", "index"),
 )
-_STARTING = frozenset({"time to start Python workers", "time to initialize Python workers"})
-"""Metrics by which Spark 4 tells what a Python worker's start took within the run time, in ms."""
+_STARTED, _READY = "time to start Python workers", "time to initialize Python workers"
+"""Metrics by which Spark 4 tells what a Python worker's start took within the run time, in ms. Of a worker that served another
+task before, the second is counted from that task's end, and the first is not told: it did not start."""
 _SAID = 160
 
 
@@ -126,16 +127,16 @@ class RunningStage:
 
 def _updates(accumulables: list[dict[str, Any]], watched: Callable[[int], str | None]) -> tuple[int, dict[int, int]]:
     """What a task tells of starting Python, and of the rows of each shuffle that it read (of joins under -1)."""
-    python = 0
+    python = {_STARTED: 0, _READY: 0}
     counted: dict[int, int] = {}
     for one in accumulables:
         number, name = int(one.get("ID", -1)), one.get("Name")
-        if name in _STARTING:
-            python += max(0, _whole(one.get("Update")))
+        if name in python:
+            python[name] += max(0, _whole(one.get("Update")))
         elif (kind := watched(number)) is not None:
             key = -1 if kind == "joined" else number
             counted[key] = counted.get(key, 0) + max(0, _whole(one.get("Update")))
-    return python, counted
+    return sum(python.values()) if python[_STARTED] else 0, counted
 
 
 def _whole(value: object) -> int:

@@ -21,6 +21,11 @@ _UNKNOWN = np.zeros(0, np.int64)
 _NOBODY = np.zeros(0, np.bool_)
 
 
+def column_name(name: str) -> str:
+    """The name of a column, as Spark's functions take it: in back-quotes where a dot or a back-quote is part of it."""
+    return "`" + name.replace("`", "``") + "`" if "." in name or "`" in name else name
+
+
 @dataclass(frozen=True)
 class Exchange:
     """The shuffle that a stage reads from: how it places rows, its plain key columns, and its number of partitions.
@@ -39,6 +44,11 @@ class Exchange:
     side: str = ""
     origin: str = ""
     number: int = field(default=-1, compare=False)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The key columns as Spark's functions take their names."""
+        return tuple(column_name(key) for key in self.keys)
 
     @property
     def coalesced(self) -> bool:

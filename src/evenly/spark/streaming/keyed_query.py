@@ -23,15 +23,14 @@ from pyspark.sql.streaming.query import StreamingQuery
 from evenly.errors import CheckpointMismatch, ImmovableState, WaitsForItself
 from evenly.keys import query_instructions as do
 from evenly.keys.batches import Batch
-from evenly.keys.carried import CARRIED, carried_rows
 from evenly.keys.controller import DriftController
 from evenly.keys.mapping import Mapping
 from evenly.keys.query_machine import QueryMachine
-from evenly.spark.jvm.hadoop_files import Folder
 from evenly.spark.jvm.read_rows import ReadRows
 from evenly.spark.streaming import mapping_store
 from evenly.spark.streaming.carrying import Carrying, Event
 from evenly.spark.streaming.changing import bring_in_force, check_change
+from evenly.spark.streaming.kept_rows import KeptRows
 from evenly.spark.streaming.mapping_store import MappingStore, Version
 from evenly.spark.streaming.movable import REFUSALS, why_immovable, why_not_again
 from evenly.spark.streaming.observing import Observation, ProgressListener
@@ -41,8 +40,6 @@ from evenly.spark.streaming.waiting import forgotten_end
 from evenly.spark.worker_errors import own_error, worker_errors
 
 _LOG = logging.getLogger(__name__)
-_KEEP_S = 60.0
-"""How often what the batches carried is kept while the query runs; at its end it is kept in any case."""
 _REPORT_S = 60.0
 """How long nothing may be heard of a report before it is no longer waited for: Spark drops events where it cannot keep up."""
 _QUERY_ID = "sql.streaming.queryId"  # a local property that Spark sets on the thread that runs a query, and so its sink
@@ -73,7 +70,7 @@ class KeyedQuery(RunningQuery):
         self._machine = QueryMachine(version=last.number, effect_known=known, controller=controller)
         self._carrying = Carrying(self._machine, self._step)
         self._name = f"__evenly_{uuid.uuid4().hex}"
-        self._kept_at_s = time.monotonic()
+        self._kept = KeptRows(pipeline.spark, pipeline.checkpoint)
         self._runs: dict[int, _Run] = {}
         self._told: queue.SimpleQueue[tuple[int, dict[str, Row]] | str | None] = queue.SimpleQueue()
         self._listener: ProgressListener | None = None
@@ -314,7 +311,7 @@ class KeyedQuery(RunningQuery):
         if isinstance(told, str):
             for number in [number for number, run in self._runs.items() if str(run.query.runId) == told]:
                 self._carrying.tell(partial(self._machine.ended, number, self._runs[number].query.exception()))
-                self._keep_carried()
+                self._kept.keep(self._machine.batches.all, self._store.versions[-1].number, now=True)
                 self._carrying.tell(partial(self._machine.all_seen, number))
                 with self._carrying.lock:
                     self._runs = {at: run for at, run in self._runs.items() if at > number}
@@ -326,21 +323,7 @@ class KeyedQuery(RunningQuery):
                 read = run.read_rows.of(batch) if rows.sum() > 0.0 and batch > self._machine.handled else None
                 self._look_for_the_end()
                 self._carrying.tell(partial(self._machine.batch_seen, number, batch, rows, load, read))
-        if time.monotonic() >= self._kept_at_s + _KEEP_S:
-            self._keep_carried()
-
-    def _keep_carried(self) -> None:
-        """Keep beside the checkpoint what the last batches carried: a diagnosis needs it, the query does not."""
-        self._kept_at_s = time.monotonic()
-        carried = carried_rows(self._machine.batches.all(), self._store.versions[-1].number)
-        if carried is None:
-            return
-        try:
-            beside = Folder(self._pipeline.spark, self._pipeline.checkpoint).child("evenly")
-            if beside.names():  # else the checkpoint has been removed, and must not come back
-                beside.write(CARRIED, carried.to_json())
-        except (*REFUSALS, AttributeError, OSError) as error:  # the session may have gone
-            _LOG.debug("%s: what its batches carried could not be kept: %s", self._pipeline.checkpoint, error)
+        self._kept.keep(self._machine.batches.all, self._store.versions[-1].number)
 
     def _look_for_the_end(self) -> None:
         query, run = self._now()
