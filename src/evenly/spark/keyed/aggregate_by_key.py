@@ -169,8 +169,9 @@ def _too_hot(df: DataFrame, names: tuple[str, ...], planned: SplitMapping) -> st
         for hashed, at in zip(ids, order.tolist(), strict=True)
     )
     hottest = float(shares.max())
+    fewer = f"or at most {int(1.0 / hottest)} instances, " if hottest <= 0.5 else ""
     return (
         f"too hot for one of {planned.instances} instances: {told}. A function that does not merge runs on whole keys, "
         f"so λ cannot be below {(hottest * planned.instances - 1.0) * 100.0:.0f} %. Give Merging a merge function, "
-        f"or at most {max(1, int(1.0 / hottest))} instances, or accept that λ and use apply_by_key"
+        f"{fewer}or accept that λ and use apply_by_key"
     )
