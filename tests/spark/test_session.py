@@ -27,10 +27,16 @@ def run(program, *arguments, **environment):
     )
 
 
-def test_a_session_of_another_size_is_not_given_out_as_the_one_that_was_asked_for(spark):
-    assert local_session(slots=2) is spark
-    with pytest.raises(InvalidParameter, match=r"has a Spark session on local\[2\] already"):
+def test_a_session_that_runs_is_given_out_as_it_is_or_not_at_all(spark):
+    partitions = spark.conf.get("spark.sql.shuffle.partitions")
+    assert local_session(slots=2, settings={"spark.sql.session.timeZone": "UTC"}) is spark
+    assert spark.conf.get("spark.sql.shuffle.partitions") == partitions
+    with pytest.raises(
+        InvalidParameter, match=r"has a Spark session already, with spark.master = local\[2\] and not local\[3\]"
+    ):
         local_session(slots=3)
+    with pytest.raises(InvalidParameter, match=r"spark.sql.session.timeZone = UTC and not Asia/Tokyo"):
+        local_session(slots=2, settings={"spark.sql.session.timeZone": "Asia/Tokyo"})
 
 
 @pytest.mark.parametrize("slots", [0, True, "2", 1.5])

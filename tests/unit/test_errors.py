@@ -39,6 +39,7 @@ BUILTIN = {
     errors.KeyTooHot: ValueError,
     errors.StreamingMismatch: ValueError,
     errors.UnsupportedSpark: RuntimeError,
+    errors.WrongPython: RuntimeError,
     errors.LinkUnavailable: OSError,
     errors.SendFailed: RuntimeError,
     errors.DestinationFailed: ConnectionError,

@@ -24,7 +24,7 @@ def local_session(
 
         spark = evenly.local_session(slots=4, settings={"spark.sql.session.timeZone": "UTC"})
 
-    Where this process has a session already, that one is returned, if it has as many slots.
+    Where this process has a session already, that one is returned as it is, if it has as many slots and these settings.
     """
     wanted = os.cpu_count() or 1 if slots is None else slots
     if not isinstance(wanted, int) or isinstance(wanted, bool) or wanted < 1:
@@ -32,8 +32,8 @@ def local_session(
     given = {} if settings is None else dict(settings)
     master = given.get("spark.master", f"local[{wanted}]")
     running = SparkSession.getActiveSession()
-    if running is not None and (there := running.conf.get("spark.master")) != master:
-        raise InvalidParameter(f"this process has a Spark session on {there} already: use that one, or stop it before")
+    if running is not None:
+        return _the_one_that_runs(running, {**given, "spark.master": master})
     provide_java()
     os.environ["PYSPARK_PYTHON"] = sys.executable
     with as_file(files("evenly.spark") / "log4j2.properties") as logging:
@@ -52,3 +52,13 @@ def local_session(
         for key, value in given.items():
             builder = builder.config(key, value)
         return builder.getOrCreate()
+
+
+def _the_one_that_runs(running: SparkSession, wanted: Mapping[str, str]) -> SparkSession:
+    for key, value in wanted.items():
+        there = running.conf.get(key, None)
+        if there != value:
+            raise InvalidParameter(
+                f"this process has a Spark session already, with {key} = {there} and not {value}: use it, or stop it before"
+            )
+    return running
