@@ -282,7 +282,7 @@ def on_slow_host(spark: SparkSession, seed: int, _: Path) -> None:
     def function(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         slow = Path.cwd().name == str(seed % 2)
         for batch in batches:
-            time.sleep((0.18 if slow else 0.05) * batch.num_rows)
+            time.sleep((0.6 if slow else 0.2) * batch.num_rows)
             yield batch
 
     done(spark.range(0, 80, 1, 8).mapInArrow(function, _AS_WIDE))
