@@ -2,73 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from evenly.diagnosis.causes import diagnose_application, diagnose_stage
+from evenly.diagnosis.causes import diagnose_stage
 from evenly.diagnosis.findings import Cause, Confidence, Thresholds, repeated_findings
-from evenly.diagnosis.past import Application
-from evenly.diagnosis.savings import left_at_the_end_ms, on_critical_path_s
-from evenly.diagnosis.stages import Exchange, PastStage, Schedule, Tasks, Work, tallest
-from evenly.errors import InvalidParameter
-
-BY_USER = Exchange("hashpartitioning", ("user",), ("user",), 8)
-
-
-def stage(
-    run_ms, rows=None, *, slots=None, cluster_slots=None, exchange=BY_USER, operators=("FlatMapGroupsInPandas",), **columns
-):
-    """A stage whose tasks all start at once, or as slots come free. `work` are fields of its `Work`."""
-    run = np.asarray(run_ms, np.int64)
-    overhead = np.asarray(columns.get("overhead_ms", [0] * run.size), np.int64)
-    schedule = in_order(run + overhead, slots or run.size)
-    zeros = [0] * run.size
-    tasks = Tasks(
-        run_ms=run,
-        rows=np.asarray([1000] * run.size if rows is None else rows, np.int64),
-        bytes=np.asarray(columns.get("bytes", [0] * run.size), np.int64),
-        gc_ms=np.asarray(columns.get("gc_ms", [0] * run.size), np.int64),
-        fetch_wait_ms=np.asarray(columns.get("fetch_ms", [0] * run.size), np.int64),
-        spilled=np.asarray(columns.get("spilled", [0] * run.size), np.int64),
-        executor=np.asarray(columns.get("executor", ["1"] * run.size)),
-        cpu_ms=np.asarray(columns.get("cpu_ms", zeros), np.int64),
-        first=np.asarray(columns.get("first", zeros), np.bool_),
-        launch_ms=schedule.launch_ms,
-        finish_ms=schedule.finish_ms,
-        by_read=columns.get("by_read", {}),
-    )
-    reads = () if exchange is None else (replace(exchange, partitions=columns.get("partitions", run.size)),)
-    work = {"operators": operators, "reads": reads} | columns.get("work", {})
-    return PastStage(
-        stage=columns.get("stage", 3),
-        attempt=0,
-        name="collect at /home/me/job.py:7",
-        tasks=tasks,
-        schedule=schedule,
-        cluster_slots=cluster_slots or slots or run.size,
-        slot_limit=columns.get("slot_limit", 0),
-        work=Work(**work),
-        others_busy=columns.get("others_busy", 0.0),
-        slow_executors=frozenset(columns.get("slow", ())),
-        failed=columns.get("failed", 0),
-    )
-
-
-def in_order(durations, slots):
-    free = [0] * slots
-    launch, finish = [], []
-    for duration in durations.tolist():
-        slot = free.index(min(free))
-        launch.append(free[slot])
-        free[slot] += duration
-        finish.append(free[slot])
-    return Schedule(np.array(launch, np.int64), np.array(finish, np.int64))
-
+from evenly.diagnosis.stages import Exchange, Schedule
+from past_stages import BY_USER, stage
 
 EVEN = [10_000] * 8
 ONE_LONG = [10_000] * 7 + [40_000]
@@ -232,40 +174,6 @@ def test_what_saves_too_little_is_even():
     assert diagnose_stage(stage(many, slots=8)).cause is Cause.EVEN  # 2.6 s of 103 s
 
 
-@given(
-    st.lists(st.integers(1, 10_000), min_size=1, max_size=40),
-    st.integers(1, 12),
-    st.lists(st.integers(0, 5_000), min_size=40, max_size=40),
-    st.sampled_from(["FlatMapGroupsInPandas", "MapInArrow", "Window", "HashAggregate", "SortMergeJoin", ""]),
-)
-def test_what_balance_saves_is_never_more_than_the_slots_stood_idle(run_ms, slots, rows, operator):
-    one = stage(run_ms, rows[: len(run_ms)], slots=slots, operators=(operator,) if operator else ())
-    assert one.slots == min(slots, len(run_ms))
-    assert 0.0 <= one.saved_s <= one.seconds - sum(run_ms) / 1000.0 / one.slots + 1e-9
-    found = diagnose_stage(one, Thresholds(least_saved_s=0.0, least_saved_pct=0.0))
-    assert 0.0 <= found.saved_s <= one.seconds
-    assert found.why
-    assert found.remedy
-    if found.call is not None:
-        compile(found.call, "call", "exec")
-    if "apply_by_cost" in (found.call or ""):
-        assert operator == "MapInArrow"
-    json.dumps(found.row())
-
-
-@given(st.lists(st.integers(1, 10_000), min_size=2, max_size=20))
-def test_with_a_slot_for_every_task_balance_saves_all_beyond_the_mean(run_ms):
-    assert stage(run_ms).saved_s * 1000.0 == pytest.approx(max(run_ms) - sum(run_ms) / len(run_ms))
-
-
-@given(st.integers(1, 30), st.integers(1, 8), st.integers(100, 100_000))
-def test_equal_tasks_are_even_or_short_of_a_round(tasks, slots, run_ms):
-    found = diagnose_stage(stage([run_ms] * tasks, slots=slots, cluster_slots=min(slots, tasks)))
-    assert found.cause in (Cause.EVEN, Cause.ROUNDS)
-    if tasks % slots == 0 or tasks < slots:
-        assert found.cause is Cause.EVEN
-
-
 def test_one_task_more_than_slots_is_told_with_the_number_to_use():
     found = diagnose_stage(stage([10_000] * 17, slots=16, exchange=None, operators=("MapInArrow",)))
     assert (found.cause, found.confidence, found.call) == (Cause.ROUNDS, Confidence.CERTAIN, "df.repartition(16)")
@@ -273,18 +181,6 @@ def test_one_task_more_than_slots_is_told_with_the_number_to_use():
     assert found.saved_s == pytest.approx(20.0 - 170.0 / 16)
     shared = diagnose_stage(stage([10_000] * 17, slots=16, exchange=None, others_busy=9.0))
     assert shared.cause is Cause.EVEN  # others had slots meanwhile: no number of tasks would fit
-
-
-def test_an_end_that_is_told_late_makes_no_slot():
-    launch, finish = [0] * 16 + [9_999], [10_000] * 16 + [20_000]
-    late = Schedule(np.array(launch, np.int64), np.array(finish, np.int64))
-    one = replace(stage([10_000] * 16 + [10_001], slots=16, slot_limit=16), schedule=late)
-    assert (late.slots, one.slots) == (17, 16)
-
-
-def test_waiting_for_slots_that_others_hold_is_not_counted_as_imbalance():
-    begin, finish = np.array([0, 0, 60_000], np.int64), np.array([10_000, 10_000, 70_000], np.int64)
-    assert left_at_the_end_ms(begin, finish, 2) == pytest.approx(10_000 - 10_000 / 2)
 
 
 def test_what_an_executor_took_to_start_is_no_imbalance_and_no_want_of_tasks():
@@ -403,30 +299,6 @@ def test_attempts_that_failed_are_not_their_rows():
     assert diagnose_stage(replace(failed, failed_s=0.1)).cause is Cause.EVEN  # it waited for something else
 
 
-def test_stages_that_run_at_the_same_time_are_counted_once():
-    bounds = [(0, 10_000), (0, 10_000), (10_000, 20_000)]
-    assert on_critical_path_s(bounds, [(bounds[0], 4.0)]) == 0.0  # the second goes on
-    assert on_critical_path_s(bounds, [(bounds[0], 4.0), (bounds[1], 6.0)]) == pytest.approx(4.0)
-    assert on_critical_path_s(bounds, [(bounds[0], 4.0), (bounds[1], 6.0), (bounds[2], 3.0)]) == pytest.approx(7.0)
-
-
-@given(st.lists(st.tuples(st.integers(0, 50_000), st.integers(1, 20_000), st.floats(0.0, 30.0)), max_size=12))
-def test_an_application_never_saves_more_than_it_ran_nor_than_its_stages_do(stages):
-    bounds = [(begin, begin + took) for begin, took, _ in stages]
-    saved = [(one, seconds) for one, (_, _, seconds) in zip(bounds, stages, strict=True)]
-    busy = sum(1 for at in range(0, 70_000, 100) if any(begin <= at < end for begin, end in bounds)) / 10.0
-    found = on_critical_path_s(bounds, saved)
-    assert 0.0 <= found <= busy + 1.0
-    assert found <= sum(seconds for _, seconds in saved) + 1e-6
-
-
-def test_an_applications_saving_is_that_of_its_critical_path():
-    uneven = stage(ONE_LONG, [1_000] * 8)
-    both = Application(stages=[uneven, uneven], bounds_ms=[uneven.bounds_ms] * 2, finished=2)
-    found = diagnose_application(both)
-    assert sum(one.saved_s for one in found.findings) == pytest.approx(2 * found.saved_s)
-
-
 def test_the_same_finding_of_one_line_is_told_once():
     rows = [100, 110, 90, 100, 105, 95, 100, 200]
     uneven = [diagnose_stage(stage([r * 100 * n for r in rows], rows, stage=n)) for n in (1, 2, 3)]
@@ -436,27 +308,3 @@ def test_the_same_finding_of_one_line_is_told_once():
     assert [(one.worst.cause, one.times) for one in found] == [(Cause.KEYS, 3), (Cause.TOO_FEW, 1), (Cause.EVEN, 1)]
     assert found[0].worst.stage.stage == 3
     assert found[0].saved_s == pytest.approx(sum(one.saved_s for one in uneven))
-
-
-@pytest.mark.parametrize(
-    ("name", "query", "line"),
-    [
-        ("collect at /home/me/job.py:7", None, "collect at job.py:7"),
-        ("$anonfun$1 at CompletableFuture.java:1768", "toPandas at /home/me/job.py:9", "toPandas at job.py:9"),
-        ("count at NativeMethodAccessorImpl.java:0", "count at NativeMethodAccessorImpl.java:0", "count"),
-        ("start at NativeMethodAccessorImpl.java:0", "clicks\nid = 7\nbatch = 3", "clicks"),
-    ],
-)
-def test_a_stage_is_named_by_a_line_that_people_know(name, query, line):
-    assert replace(stage(EVEN), name=name, query=query).line == line
-
-
-def test_tasks_need_one_entry_each():
-    with pytest.raises(InvalidParameter, match="at least one task"):
-        stage([])
-
-
-def test_many_bars_are_thinned_out_from_the_largest_to_the_smallest():
-    thin = tallest(np.arange(1_000), 10)
-    assert (thin.size, thin[0], thin[-1]) == (10, 999, 0)
-    assert tallest(np.array([1, 3, 2]), 10).tolist() == [3, 2, 1]

@@ -23,7 +23,6 @@ from evenly.diagnosis.stages import Exchange, PastStage
 from evenly.kernels.types import I64
 from evenly.measures.load import imbalance_pct
 
-_SURE = 0.8
 _COGROUP = re.compile(r"CoGroup")
 
 
@@ -48,13 +47,12 @@ class Measured:
 def uneven_reading(stage: PastStage, limits: Thresholds) -> Measured | None:
     """What the tasks read, if that is uneven and explains why the longest took longer than the mean."""
     tasks = stage.tasks
-    candidates = []
     for values, unit, least in ((tasks.rows, "rows", limits.least_rows), (tasks.bytes, "bytes", float(MIB) / 16)):
         if float(values.mean()) >= least and imbalance_pct(values) >= limits.uneven_rows_pct:
             explained = explained_by_reading(stage, values)
             if explained >= limits.explained:
-                candidates.append(Measured(values, unit, explained))
-    return next(iter(candidates), None)
+                return Measured(values, unit, explained)
+    return None
 
 
 def explained_by_reading(stage: PastStage, values: I64) -> float:
@@ -71,7 +69,7 @@ def by_reading(stage: PastStage, read: Measured, limits: Thresholds) -> Finding:
     why = read.told
     if stage.spilled_bytes:
         why += f"; {stage.spilled_bytes / MIB:,.0f} MiB spilled to disk"
-    confidence = Confidence.CERTAIN if read.explained >= _SURE else Confidence.LIKELY
+    confidence = Confidence.by(read.explained)
     exchange = stage.exchange
     if exchange is None or exchange.kind != "hashpartitioning":
         advice = _input_advice(stage, exchange)

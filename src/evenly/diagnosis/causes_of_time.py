@@ -8,9 +8,8 @@ from evenly.diagnosis.advice import GROUPED, MIB, runs, with_tasks
 from evenly.diagnosis.calls import apply_by_cost_call, by_key_call
 from evenly.diagnosis.findings import Advice, Cause, Confidence, Finding, Thresholds
 from evenly.diagnosis.stages import PastStage
-from evenly.kernels.types import F64, I64
+from evenly.kernels.types import I64
 
-_SURE = 0.8
 _CPU_EXPLAINS = 0.3
 """Less than this part of the longest task's excess in cpu time: it did not compute, it waited."""
 _FILL = 4
@@ -38,8 +37,7 @@ def by_time(stage: PastStage, limits: Thresholds) -> Finding:
         explained = explained_by(stage, part)
         if explained >= limits.explained:
             why = f"{cause.value} explains {min(1.0, explained):.0%} of what the longest task took beyond the mean"
-            sure = Confidence.CERTAIN if explained >= _SURE else Confidence.LIKELY
-            return Finding(stage, cause, stage.saved_s, why, remedy, None, sure)
+            return Finding(stage, cause, stage.saved_s, why, remedy, None, Confidence.by(explained))
     return (
         _slow_executor(stage, limits)
         or _cold_executor(stage, limits)
@@ -47,12 +45,6 @@ def by_time(stage: PastStage, limits: Thresholds) -> Finding:
         or _waiting(stage)
         or _by_cost(stage, limits)
     )
-
-
-def _pace(stage: PastStage) -> F64:
-    """Time a row, or a task where not all tasks counted rows."""
-    work = stage.tasks.work_ms.astype(np.float64)
-    return work / stage.tasks.rows if int(stage.tasks.rows.min()) > 0 else work
 
 
 def _at(stage: PastStage, executor: str) -> str:
@@ -65,7 +57,7 @@ def _slow_executor(stage: PastStage, limits: Thresholds) -> Finding | None:
     suspect = str(stage.tasks.executor[int(stage.tasks.work_ms.argmax())])
     if suspect not in stage.slow_executors:
         return None
-    pace, its = _pace(stage), stage.tasks.executor == suspect
+    pace, its = stage.tasks.pace_ms, stage.tasks.executor == suspect
     others = float(np.median(pace[~its])) if (~its).any() else 0.0
     times = float(np.median(pace[its])) / others if others > 0.0 else 0.0
     if times < limits.slower:
@@ -80,11 +72,11 @@ def _cold_executor(stage: PastStage, limits: Thresholds) -> Finding | None:
     """The longest task was the first on its executor, and tasks on executors that had run before were equal."""
     tasks = stage.tasks
     longest = int(tasks.work_ms.argmax())
-    settled = _pace(stage)[~tasks.first]
+    settled = tasks.pace_ms[~tasks.first]
     if not tasks.first[longest] or settled.size < 2:
         return None
     usual = float(np.median(settled))
-    times = float(_pace(stage)[longest]) / usual if usual > 0.0 else 0.0
+    times = float(tasks.pace_ms[longest]) / usual if usual > 0.0 else 0.0
     if times < limits.slower or settled.max() > limits.slower * usual:
         return None
     suspect = str(tasks.executor[longest])

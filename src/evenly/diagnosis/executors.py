@@ -80,10 +80,9 @@ class Executors:
     def judge(self, tasks: Tasks) -> None:
         """Count for each executor whether it was slow in this stage: by its time a row, without its first tasks."""
         settled = ~tasks.first
-        work = tasks.work_ms.astype(np.float64)
-        if float(work.mean()) < _LEAST_MS or np.unique(tasks.executor[settled]).size < 2:
+        if float(tasks.work_ms.mean()) < _LEAST_MS or np.unique(tasks.executor[settled]).size < 2:
             return
-        pace = work / np.maximum(tasks.rows, 1) if int(tasks.rows.min()) > 0 else work
+        pace = tasks.pace_ms
         for identity in np.unique(tasks.executor[settled]).tolist():
             its, others = pace[settled & (tasks.executor == identity)], pace[settled & (tasks.executor != identity)]
             executor = self.by_id.get(identity)

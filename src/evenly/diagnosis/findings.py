@@ -31,12 +31,20 @@ class Cause(StrEnum):
     TOO_MANY = "too many tasks"
 
 
+_SURE = 0.8
+
+
 class Confidence(StrEnum):
     """How sure a cause is, by what the log has to say about it."""
 
     CERTAIN = "certain"
     LIKELY = "likely"
     GUESS = "a guess"
+
+    @classmethod
+    def by(cls, explained: float) -> Confidence:
+        """Of a cause that explains this part of what the longest task took beyond the mean."""
+        return cls.CERTAIN if explained >= _SURE else cls.LIKELY
 
 
 SIZED = frozenset({Cause.TOO_FEW, Cause.TOO_MANY, Cause.ROUNDS})

@@ -149,6 +149,12 @@ class Tasks:
         return worked
 
     @property
+    def pace_ms(self) -> F64:
+        """Its time a row, or for the task where not all tasks counted rows."""
+        work = self.work_ms.astype(np.float64)
+        return work / self.rows if int(self.rows.min()) > 0 else work
+
+    @property
     def start_ms(self) -> I64:
         """What starting the task took: from its launch to its run, and the start of its Python worker."""
         starting: I64 = np.maximum(self.finish_ms - self.launch_ms - self.work_ms, 0)
