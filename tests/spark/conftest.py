@@ -30,6 +30,13 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session.stop()
 
 
+@pytest.fixture(autouse=True)
+def no_ended_queries(request):
+    """Spark remembers queries that ended until it is told not to: those of another test are not this one's."""
+    if "spark" in request.fixturenames:
+        request.getfixturevalue("spark").streams.resetTerminated()
+
+
 @pytest.fixture
 def rocksdb(spark):
     """State that can be moved."""

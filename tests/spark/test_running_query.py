@@ -91,7 +91,6 @@ def test_a_query_without_an_end_is_waited_for_processed_and_stopped(rows, tmp_pa
 
 @pytest.mark.parametrize(("form", "kind"), [(by_key, DestinationFailed), (by_cost, FunctionFailed), (sent, DestinationFailed)])
 def test_errors_of_ours_are_raised_as_their_class(spark, rows, tmp_path, form, kind):
-    spark.streams.resetTerminated()
     query = form(rows, tmp_path / "checkpoint", trigger=NOW, fails=True)
     with pytest.raises(kind) as caught:
         query.awaitTermination()
@@ -101,7 +100,6 @@ def test_errors_of_ours_are_raised_as_their_class(spark, rows, tmp_path, form, k
         query.processAllAvailable()
     with pytest.raises(kind):
         evenly.await_any_termination(spark)
-    spark.streams.resetTerminated()
 
 
 @FORMS

@@ -134,7 +134,6 @@ def test_λ_is_of_what_partitions_have_read_where_an_earlier_stage_has_as_many(v
 
 def test_a_change_blocks_nobody_is_logged_and_leaves_the_session_as_it_is(spark, visits, rocksdb, monkeypatch, caplog):  # noqa: ARG001
     visits.add()
-    spark.streams.resetTerminated()
     seen, moving, go_on = set(), threading.Event(), threading.Event()
     build = visits.counts("user")
 
@@ -248,7 +247,6 @@ def test_a_figure_that_cannot_be_written_does_not_end_the_query(visits, monkeypa
 
 def test_waiting_for_any_query_raises_what_ended_one(spark, visits):
     visits.add(100)
-    spark.streams.resetTerminated()
     assert not evenly.await_any_termination(spark, 0.1)
 
     def fail(batch, number):  # noqa: ARG001
@@ -265,7 +263,6 @@ def test_waiting_for_any_query_raises_what_ended_one(spark, visits):
     with pytest.raises(StreamingQueryException, match="no such sink"):
         evenly.await_any_termination(spark, 60)
     query.stop()
-    spark.streams.resetTerminated()
 
 
 def test_a_batch_that_forgets_the_slot_can_be_told(spark, caplog):
