@@ -46,6 +46,46 @@ def test_what_equal_numbers_of_rows_leave_uneven_is_as_the_formula_says(rows):
     assert unevenness(1.0, rows, 8) == pytest.approx(np.mean(found), rel=0.1)
 
 
+def gained_and_promised(rows, keys, skew, noise, seed, instances=8):
+    """Longest first by the estimates of one batch, on others of the same kind."""
+    rng = np.random.default_rng(seed)
+    often = np.arange(1.0, keys + 1.0) ** -skew
+    cost_of = rng.lognormal(0.0, 1.0, keys)
+
+    def batch():
+        drawn = rng.choice(keys, rows, p=often / often.sum())
+        return drawn, cost_of[drawn] * rng.lognormal(0.0, noise, rows)
+
+    model, gained = learnt(*batch()), []
+    for _ in range(4):
+        drawn, costs = batch()
+        even = np.mean([max(part.sum() for part in np.array_split(rng.permutation(costs), instances)) for _ in range(10)])
+        hoped, took = np.zeros(instances), np.zeros(instances)
+        estimates = model.estimate(drawn)
+        for row in np.argsort(-estimates, kind="stable"):
+            at = hoped.argmin()
+            hoped[at] += estimates[row]
+            took[at] += costs[row]
+        gained.append(1.0 - took.max() / even)
+    return np.mean(gained), model.gain_for(rows, instances)
+
+
+@pytest.mark.parametrize(
+    ("rows", "keys", "skew", "noise"),
+    [
+        (1_000, 100, 1.0, 0.0),
+        (1_000, 5_000, 1.0, 0.0),
+        (1_000, 100_000, 0.8, 0.0),
+        (2_000, 2_000, 0.5, 0.3),
+        (2_000, 300, 1.2, 0.5),
+    ],
+    ids=["known keys", "many new keys", "nearly all new", "seen a few times", "noisy"],
+)
+def test_what_is_promised_is_gained_on_the_next_batch_whatever_is_new_in_it(rows, keys, skew, noise):
+    gained, promised = np.mean([gained_and_promised(rows, keys, skew, noise, seed) for seed in range(6)], axis=0)
+    assert promised == pytest.approx(gained, abs=0.02)
+
+
 def test_few_costly_rows_are_dealt_by_cost_and_the_figures_are_told():
     assert not choose_dealing(varied(), 8, rows=2_000).by_cost, "a batch of two seconds is over before routing has paid"
     decision = choose_dealing(varied(mean_s=0.08), 8, rows=2_000)

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from evenly.costs.chance import unevenness
 from evenly.costs.moments import Moments
 from evenly.costs.report import InstanceReport
-from evenly.costs.shrinkage import Variances, believed, folded, variances
+from evenly.costs.shrinkage import Variances, believed, folded, seen_once, variances
 from evenly.costs.table import CostTable
 from evenly.errors import DamagedData, IncompatibleMerge, InvalidCost, InvalidParameter
 from evenly.files import KeptInFile
@@ -30,7 +30,6 @@ _LEAST_GAIN = 0.01
 _ENOUGH_AGAIN = 64.0
 _ENOUGH_ROWS = 10_000.0
 _FORGOTTEN = 1e-3
-_SEEN_ONCE = 1.5
 _INSTANCES = 8
 _FEW_ROWS = 64 * _INSTANCES
 
@@ -132,10 +131,11 @@ class CostModel(KeptInFile):
         """The share of the batch time that scheduling by this model saves against even dealing, for such a batch.
 
         What equal numbers of rows leave uneven is about cv · m · sqrt(k / n), m the expected maximum of k normal values (1.42
-        for 8; sqrt(2 ln k) for very large k). Even dealing has that of all costs, scheduling that of what is left within keys.
-        What routing takes is not in it: see `placing.place`.
+        for 8; sqrt(2 ln k) for very large k). Even dealing has that of all costs, scheduling that of what estimates leave: what
+        varies within keys, and what is not known of keys that are new or were seen a few times.
+        What routing takes is not in it: see `placing.choose_dealing`.
         """
-        return _gain(self.variances.shares, rows, instances)
+        return _gain(self.variances.shares_to_come, rows, instances)
 
     @property
     def constant(self) -> bool:
@@ -292,7 +292,7 @@ class CostModel(KeptInFile):
             return CostTable.constant(_EMPTY_S)
         others = found.mean_s
         # A key that was never seen is like those that were seen once (as Good and Turing argued), and frequent keys are not.
-        once = self._known.counts < _SEEN_ONCE
+        once = seen_once(self._known)
         rare = float(self._known.counts[once].sum() + self._rest[0])
         if rare > 0.0 and found.between > 0.0:
             signal = rare * found.between

@@ -116,10 +116,10 @@ def choose_dealing(
     load_s = rows * model.mean_s / instances
     if load_s <= 0.0:
         return DealingChoice(rows=rows, reason="evenly: rows cost nothing")
-    giant, every, within = _spread(model, rows, load_s)
+    giant, every, left = _spread(model, rows, load_s)
     parts = max(partitions or instances, 1)
     even_s = load_s * (1.0 + giant * (1.0 - 1.0 / instances) + unevenness(every, rows, instances))
-    explained = math.sqrt(max(every**2 - within**2, 0.0))
+    explained = math.sqrt(max(every**2 - left**2, 0.0))
     routing_s = _routing_s(costs or RoutingCosts(), rows, row_bytes, max(slots or instances, 1))
     found = []
     for way in ways:
@@ -134,7 +134,7 @@ def choose_dealing(
             "routers": _LEFT_BY_ROUTERS * instances * parts / rows,
         }.get(way, 0.0)
         remainder = unevenness(explained, rows, instances) * min(1.0, share)
-        cost_s = load_s * (crowded + math.hypot(unevenness(within, rows, instances), remainder)) + routing_s[way]
+        cost_s = load_s * (crowded + math.hypot(unevenness(left, rows, instances), remainder)) + routing_s[way]
         found.append(DealingChoice(way, rows, even_s, cost_s, routing_s[way]))
     return _decided(min(found, key=lambda one: one.cost_s), objective, spread=explained + giant)
 
@@ -164,15 +164,16 @@ def _decided(found: DealingChoice, objective: str, *, spread: float) -> DealingC
 
 def _spread(model: CostModel, rows: int, load_s: float) -> tuple[float, float, float]:
     """The costliest row as a part of an instance's work if it is half of that or more (else 0); and of all other costs
-    the standard deviation in parts of the mean of all, and that of it which no key explains."""
-    every, within = model.variances.shares
+    the standard deviation in parts of the mean of all, and that of what estimates leave of it."""
+    every, left = model.variances.shares_to_come
     known, _ = model.moments
     estimates = model.table.costs_s[:-1]
     share = rows / model.rows
     giants = (estimates >= _GIANT * load_s) & (known.counts * share >= _GIANT)
     if not giants.any():
-        return 0.0, every, within
+        return 0.0, every, left
     mean_s = model.mean_s
     # What giants add to the variance is theirs, and goes with them.
     theirs = float((known.counts[giants] * (estimates[giants] - mean_s) ** 2).sum()) / model.rows / mean_s**2
-    return float(np.max(estimates[giants])) / load_s, math.sqrt(max(every**2 - theirs, within**2)), within
+    every = math.sqrt(max(every**2 - theirs, model.variances.shares[1] ** 2))
+    return float(np.max(estimates[giants])) / load_s, every, min(left, every)

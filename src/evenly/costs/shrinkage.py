@@ -6,12 +6,14 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from evenly.costs.moments import Moments
 from evenly.kernels.types import F64
 
 _OWN_AFTER = 8.0
 """A key's own variance counts as much as that of all keys once it has been seen 8 times more than once."""
+_SEEN_ONCE = 1.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,6 +22,10 @@ class Variances:
 
     `freedom` is how many rows were seen of keys that had been seen before: only these tell the two apart. Without any,
     all variance is taken to be within, and every key is estimated at the mean. `unsure` is the standard error of `between`.
+
+    `to_come` is what the estimates of a next batch's rows leave: what is within keys, what is not known of the mean of a key
+    that was seen a few times, and all of what keys vary that were never seen. As Good and Turing argued, the share of rows
+    of such keys is that of the keys seen once, and they vary as those do.
     """
 
     mean_s: float
@@ -29,6 +35,7 @@ class Variances:
     freedom: float
     of_keys: F64
     unsure: float = 0.0
+    to_come: float = 0.0
 
     @property
     def shares(self) -> tuple[float, float]:
@@ -39,6 +46,12 @@ class Variances:
     def shares_at_most(self) -> tuple[float, float]:
         """The same if as much lies between keys as could well be: two standard errors more."""
         return self._shares(self.between + 2.0 * self.unsure)
+
+    @property
+    def shares_to_come(self) -> tuple[float, float]:
+        """The same of rows to come: of all costs, and of what their estimates leave, which is no more."""
+        every, within = self.shares
+        return every, min(max(math.sqrt(self.to_come) / self.mean_s, within), every) if self.mean_s > 0.0 else 0.0
 
     def _shares(self, between: float) -> tuple[float, float]:
         if self.mean_s <= 0.0:
@@ -79,7 +92,26 @@ def variances(known: Moments, rest: F64) -> Variances:
     groups = max(known.size + others - 1.0, 1.0)
     among = deviation / groups
     unsure = groups / weight * math.sqrt(2.0 * among**2 / groups + 2.0 * within**2 / freedom) if freedom > 0.0 < weight else 0.0
-    return Variances(mean, total, within, between, freedom, of_keys, unsure)
+    to_come = _to_come(known, rest, of_keys, between)
+    return Variances(mean, total, within, between, freedom, of_keys, unsure, to_come)
+
+
+def seen_once(known: Moments) -> NDArray[np.bool_]:
+    """Which keys were seen once, or of late hardly more."""
+    return known.counts < _SEEN_ONCE
+
+
+def _to_come(known: Moments, rest: F64, of_keys: F64, between: float) -> float:
+    """The variance of rows to come around their estimates: see `Variances`."""
+    again = ~seen_once(known)
+    kept, others = known.divided(again)
+    new = others + rest
+    unknown = max(float(new[2] / new[0] - (new[1] / new[0]) ** 2), 0.0) if new[0] > 0.0 else 0.0
+    chance = of_keys[again]
+    # A key's mean is known up to what its own rows vary over their number, and no worse than keys vary.
+    mean_of_key = between * chance / np.maximum(kept.counts * between + chance, 1e-300)
+    left = float((kept.counts * (chance + mean_of_key)).sum()) + float(new[0]) * unknown
+    return left / float(kept.counts.sum() + new[0])
 
 
 def believed(known: Moments, found: Variances) -> F64:
