@@ -11,8 +11,9 @@ from faults.cluster import NoCluster
 from faults.runner import Runner
 from faults.schedule import KINDS, OPERATIONS, draw
 
-SEEDS = (4, 10, 14, 16, 20, 29, 32, 33, 34, 38, 39, 43, 65, 66, 71, 76, 79, 83, 91, 102, 103, 126, 201, 265, 266)
-"""Chosen to have everything once, few restarts of drivers, and one setting of speculation, so that one driver serves most."""
+SEEDS = (10, 14, 16, 29, 34, 41, 43, 65, 66, 71, 76, 79, 83, 91, 102, 103, 126, 155, 160, 170, 254, 266, 272, 163, 32)
+"""Chosen of the 300 to have everything, faults that are in time to happen, and one setting of speculation, so that one driver
+serves all but the last two, which start others; of such the quickest."""
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,10 @@ from evenly.spark.session import local_session
 
 PARTITIONS = 8
 
+# On local files Spark's default starts three processes for each file of a checkpoint, a fifth of the time of these tests. Drivers
+# that are killed and the campaign of faults run with the default.
+IN_PROCESS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+
 # Every name of Java that a test uses is looked up once.
 quick_java.look_up_names_once()
 
@@ -24,6 +28,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             "spark.sql.shuffle.partitions": str(PARTITIONS),
             "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
             "spark.sql.session.timeZone": "UTC",
+            "spark.sql.streaming.checkpointFileManagerClass": IN_PROCESS,
         },
     )
     yield session

@@ -11,7 +11,7 @@ from evenly.keys.mapping import Mapping
 from evenly.spark.keyed.keys import key_id
 from evenly.spark.placing.placement import Span, with_slot, with_slot_of_window
 
-INSTANCES = 8
+INSTANCES = 4
 BEGIN = 36_000  # a whole hour; not 1970 itself, which Spark takes for late
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
