@@ -11,8 +11,8 @@ from evenly.spark.session import local_session
 
 PARTITIONS = 8
 
-# On local files Spark's default starts three processes for each file of a checkpoint, a fifth of the time of these tests. Drivers
-# that are killed and the campaign of faults run with the default.
+# On local files Spark's default starts three processes for each file of a checkpoint, a fifth of the time of these tests.
+# Drivers that are killed and the campaign of faults run with the default.
 IN_PROCESS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
 # Every name of Java that a test uses is looked up once.
