@@ -10,6 +10,7 @@ from functools import cached_property
 from evenly.diagnosis.calls import aggregate_by_key_call, by_key_call
 from evenly.errors import InvalidParameter
 from evenly.measures.load import imbalance_pct
+from evenly.notebook import shown
 
 EVEN_PCT = 10.0
 """λ up to which a stage counts as even: the busiest instance has at most a tenth more than the mean."""
@@ -134,6 +135,17 @@ class KeysDiagnosis:
     distinct_keys: int
     heaviest: tuple[HeavyKey, ...]
     at: tuple[KeysAt, ...]
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        facts: dict[str, object] = {"rows": f"{self.rows:,}", "distinct keys": f"{self.distinct_keys:,}"}
+        facts |= {f"heavy: {one.key}": f"{one.rows:,} rows, {one.share:.1%}" for one in self.heaviest[:3]}
+        loads: dict[str, Sequence[float]] = {}
+        for one in self.at:
+            facts[f"{one.instances} instances"] = one.why
+            loads[f"{one.instances} instances by Spark's hash"] = one.rows_by_hash
+            loads[f"{one.instances} instances by Evenly"] = one.rows_by_evenly
+        return shown(f"Keys {', '.join(self.keys)}", facts, loads)
 
     def results(self) -> list[dict[str, object]]:
         """Flat objects for programs: the table, its heaviest keys, then one for each number of instances."""

@@ -11,6 +11,7 @@ import numpy as np
 from evenly.diagnosis.keys import EVEN_PCT
 from evenly.keys.carried import Carried
 from evenly.measures.load import imbalance_pct
+from evenly.notebook import shown
 
 MOST_OF_IT = 0.8
 _FEW_ROWS = 100
@@ -154,6 +155,18 @@ class CheckpointDiagnosis:
             f"The rows are even under {named}: {self.carried_told}. Nothing to do: the state is uneven because keys differ in "
             "how many rows they have, which takes memory and not time."
         )
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        facts: dict[str, object] = {"checkpoint": self.checkpoint}
+        loads: dict[str, Sequence[float]] = {}
+        for store in self.stores:
+            name = f"{store.name} {store.store}".strip()
+            facts[name] = store.why
+            loads[f"state rows of {name}"] = store.rows
+        if self.carried is not None:
+            loads["rows of the last batches"] = self.carried.rows
+        return shown("State of a query", facts | {"advice": self.advice}, loads)
 
     def results(self) -> list[dict[str, object]]:
         """Flat objects for programs: one per store, then one per partition of each store."""

@@ -14,6 +14,7 @@ from evenly.kernels import routing
 from evenly.kernels.types import F64, I32, U64
 from evenly.keys.cuckoo import in_places, two_choice_tables
 from evenly.measures.load import imbalance_pct, instance_loads
+from evenly.notebook import shown
 from evenly.sealed import checksum, opened, sealed
 from evenly.sketches.hashing import Keys, key_ids
 
@@ -122,6 +123,19 @@ class Mapping(KeptInFile):
         """The memory that routing needs."""
         tables = self._tables if self.heavy_keys.size else ()
         return self.buckets.nbytes + sum(table.nbytes for table in tables)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        facts = {
+            "key": ", ".join(self.columns) or "any",
+            "keys with an entry of their own": f"{self.heavy_keys.size:,}",
+            "buckets of all others": f"{self.buckets.size:,}",
+            "λ of the rows it was learnt from": f"{self.expected_imbalance_pct:.2f} %",
+            "the least that whole keys allow": f"{self.least_imbalance_pct:.2f} %",
+            "version": self.version,
+        }
+        title = f"Mapping of keys to {self.instances} instances"
+        return shown(title, facts, {"expected load": self.expected_loads.tolist()})
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Mapping) and self._content() == other._content()

@@ -15,6 +15,7 @@ from evenly.kernels import routing
 from evenly.kernels.types import F64, I32, I64, U64
 from evenly.keys.mapping import KeyIds, Mapping
 from evenly.measures.load import imbalance_pct, instance_loads
+from evenly.notebook import shown
 from evenly.sealed import opened, sealed
 from evenly.sketches.hashing import Keys, key_ids
 
@@ -142,6 +143,18 @@ class SplitMapping(KeptInFile):
         """The memory that routing needs."""
         split = self.split.nbytes + self.starts.nbytes + self.parts.nbytes + sum(table.nbytes for table in self.draws)
         return self.light.memory_bytes + split
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        facts = {
+            "key": ", ".join(self.columns) or "any",
+            "keys on several instances": f"{self.split_keys.size:,}",
+            "other keys with an entry of their own": f"{self.light.heavy_keys.size:,}",
+            "λ of the rows it was learnt from": f"{self.expected_imbalance_pct:.2f} %",
+            "results of split keys": "to be merged" if self.needs_merge else "whole",
+        }
+        title = f"Mapping of keys to {self.instances} instances, hot keys split"
+        return shown(title, facts, {"expected load": self.expected_loads.tolist()})
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, SplitMapping) and self.to_json() == other.to_json()

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from evenly.dataflow.graph import Dataflow
 from evenly.errors import DoesNotFit, InvalidParameter
+from evenly.notebook import shown
 from evenly.planning.allocation import LSA, MBA, Allocator
 from evenly.planning.allocation.base import checked_rate
 from evenly.planning.machines import AZURE_D, Catalogue, Cluster
@@ -36,6 +37,20 @@ class Plan:
     def holds(self) -> bool:
         """Whether the predicted rate reaches the planned one."""
         return self.prediction.rate >= self.rate * (1.0 - 1e-9)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        cluster = self.placement.cluster
+        facts: dict[str, object] = {
+            "planned rate": f"{self.rate:g} tuples/s",
+            "predicted rate": f"{self.prediction.rate:g} tuples/s{'' if self.holds else ': below the planned one'}",
+            "bound by": f"{self.prediction.binding.operator}: {self.prediction.binding.why}",
+            "threads": self.placement.allocation.threads,
+            "slots": self.placement.slots,
+            "machines": f"{len(cluster.machines)}: {cluster.named()}",
+        }
+        loads = {"cpu of each slot, % at the planned rate": [one.cpu_pct for one in self.slot_usage]}
+        return shown(f"Plan by {self.pair}", facts, loads)
 
     @property
     def pair(self) -> str:

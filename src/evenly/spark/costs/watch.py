@@ -18,6 +18,7 @@ from evenly.costs.scheduler import BatchDecision
 from evenly.errors import InvalidParameter
 from evenly.kernels.types import F64
 from evenly.measures.load import imbalance_pct
+from evenly.notebook import shown
 from evenly.spark.costs.candidates import by_best_key
 from evenly.spark.jvm.observed import is_observed
 from evenly.worker.executing import REPORT
@@ -133,6 +134,18 @@ class CostWatch:
         begun_s = min((report.first_s for report in told), default=0.0)
         rows = sum(report.rows for report in told)
         return sum(report.completion_s + report.rows * (report.first_s - begun_s) for report in told) / rows if rows else 0.0
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows; it runs nothing."""
+        facts: dict[str, object] = {"decision": self.batches[-1].decision.reason if self.batches else self.decision.reason}
+        if not self.ready:
+            return shown("CostWatch", facts | {"measured": "nothing yet: it is filled by the first action on the result"})
+        facts |= {
+            "rows": f"{sum(report.rows for report in self.reports):,}",
+            "λ of the measured work": f"{self.imbalance_pct:.1f} %",
+            "mean completion of a row": f"{self.mean_completion_s:.3g} s",
+        }
+        return shown("CostWatch", facts, {"measured work": self.busy_s.tolist()})
 
     def _scheduled(self) -> tuple[InstanceReport, ...] | None:
         if self._known is None and self._ran is not None and is_observed(self._observation, self._ran):

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from evenly.checks import checked_instances
 from evenly.errors import InvalidParameter, StreamingMismatch
 from evenly.measures.load import imbalance_pct
+from evenly.notebook import shown
 from evenly.spark.frames import check_frame
 from evenly.spark.placing.own_columns import own_name
 
@@ -26,6 +27,11 @@ class PlacedRows:
     def imbalance_pct(self) -> float:
         """λ of these rows: how much more than the mean the fullest instance has."""
         return imbalance_pct(self.rows)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        facts = {"rows": f"{sum(self.rows):,}", "λ": f"{self.imbalance_pct:.1f} %"}
+        return shown(f"Rows of {len(self.rows)} instances", facts, {"rows": self.rows})
 
 
 def placed_rows(df: DataFrame, *, instances: int) -> PlacedRows:
