@@ -1,6 +1,6 @@
 """What notebooks show: well-formed, escaped, with every instance's load or the busiest of several."""
 
-from xml.etree import ElementTree
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -8,6 +8,7 @@ from evenly.dataflow.files import shipped_dataflow
 from evenly.diagnosis.keys import HeavyKey, KeysAt, KeysDiagnosis
 from evenly.diagnosis.state import CheckpointDiagnosis, StateDiagnosis
 from evenly.keys.dkg import DKG
+from evenly.keys.hot_keys import split_hot_keys
 from evenly.notebook import shown
 from evenly.planning import plan, shipped_models
 from evenly.streams import zipf
@@ -16,7 +17,7 @@ HEIGHT = 36.0
 
 
 def parsed(html):
-    return ElementTree.fromstring(html)
+    return ET.fromstring(html)
 
 
 def facts(page):
@@ -63,6 +64,14 @@ def test_a_mapping_shows_its_key_and_the_load_of_every_instance():
     (bars,) = heights(page)
     loads = mapping.expected_loads
     assert bars == pytest.approx((HEIGHT * loads / loads.max()).tolist(), abs=0.06)
+
+
+def test_a_split_mapping_shows_how_many_keys_are_on_several_instances():
+    keys = zipf(2.0, 1_000).draw(10_000, seed=1)
+    plan_of_hot = split_hot_keys(DKG.automatic(16).fit(keys).mapping())
+    page = parsed(plan_of_hot._repr_html_())
+    assert facts(page)["keys on several instances"] == str(plan_of_hot.split_keys().size) != "0"
+    assert len(heights(page)[0]) == 16
 
 
 def test_a_diagnosis_of_keys_shows_both_groupings_and_why():

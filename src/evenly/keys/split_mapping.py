@@ -148,7 +148,7 @@ class SplitMapping(KeptInFile):
         """What a notebook shows."""
         facts = {
             "key": ", ".join(self.columns) or "any",
-            "keys on several instances": f"{self.split_keys.size:,}",
+            "keys on several instances": f"{self.split_keys().size:,}",
             "other keys with an entry of their own": f"{self.light.heavy_keys.size:,}",
             "λ of the rows it was learnt from": f"{self.expected_imbalance_pct:.2f} %",
             "results of split keys": "to be merged" if self.needs_merge else "whole",
