@@ -18,7 +18,7 @@ JOB = """
 import evenly
 
 spark = evenly.local_session(slots=2, settings={"spark.eventLog.enabled": "true", "spark.eventLog.dir": "events"})
-df = spark.range(2_000).selectExpr("if(id % 3 = 0, 'anna', concat('u', id)) as user", "id")
+df = spark.range(2_000).selectExpr("if(id % 3 = 0, 'anna', concat('u', id % 20)) as user", "id")
 
 def score(rows):
     return rows.groupby("user", as_index=False).agg(total=("id", "sum"))
