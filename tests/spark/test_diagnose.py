@@ -1,6 +1,5 @@
 """`evenly diagnose` on what Spark really writes: event logs of its jobs, tables, and checkpoints of its queries."""
 
-import json
 import subprocess
 import sys
 from dataclasses import replace
@@ -9,6 +8,7 @@ import numpy as np
 import pytest
 from pyspark.sql import functions as F
 
+import documented_json
 import evenly
 from evenly.diagnosis.application import read_application
 from evenly.diagnosis.causes import diagnose_stage
@@ -293,7 +293,7 @@ def test_the_commands_tell_programs_and_draw_pages(skewed, checkpoint, tmp_path)
     done = subprocess.run(
         [sys.executable, "-c", program, f"{orders}|{state}"], capture_output=True, text=True, timeout=900, check=True
     )
-    by_key, by_state = (json.loads(line) for line in done.stdout.splitlines())
+    by_key, by_state = map(documented_json.check, done.stdout.splitlines())
     assert by_key["parameters"]["instances"] == [64]
     verdicts = {row["instances"]: row["verdict"] for row in by_key["results"] if row["series"] == "instances"}
     assert verdicts == {64: "split"}

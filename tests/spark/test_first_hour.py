@@ -1,6 +1,5 @@
 """The first hour: the wheel in an environment of its own that nobody activates, in a folder with a space, without a Java."""
 
-import json
 import os
 import shutil
 import subprocess
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import documented_json
 import evenly
 
 ROOT = Path(__file__).parents[2]
@@ -72,7 +72,7 @@ def newcomer(tmp_path_factory):
 @pytest.fixture(scope="module")
 def demo(newcomer):
     options = ("--rows", "60000", "--instances", "4", "--wait-us", "5", "--page", "my page.html", "--json")
-    return json.loads(newcomer.run("evenly", "demo", *options)), (newcomer.folder / "my page.html").read_text()
+    return documented_json.check(newcomer.run("evenly", "demo", *options)), (newcomer.folder / "my page.html").read_text()
 
 
 def test_the_command_tells_its_version(newcomer):
