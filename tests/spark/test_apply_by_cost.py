@@ -66,11 +66,13 @@ def test_without_a_model_nothing_is_run_at_the_call_and_every_row_once_by_the_ac
     assert list(tmp_path.iterdir()) == []
     assert not watch.ready
     assert watch.decision.reason == "evenly: nothing is known of costs yet"
+    assert "it is filled by the first action" in watch._repr_html_()
     assert sorted(row.twice for row in result.collect()) == [2 * at for at in range(ROWS)]
     called = sorted(int(line) for path in tmp_path.iterdir() for line in path.read_text().split())
     assert called == list(range(ROWS))
     assert len(spark.sparkContext._jsc.getPersistentRDDs()) == persisted
     assert watch.ready
+    assert watch._repr_html_().count("<rect") == INSTANCES
     assert sum(report.rows for report in watch.reports) == ROWS
     assert len(watch.busy_s) == INSTANCES
     assert watch.costs.expressions == ("kind",)

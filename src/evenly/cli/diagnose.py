@@ -26,10 +26,10 @@ from evenly.errors import InvalidCheckpoint, InvalidParameter, MissingDependency
 from evenly.files import write_whole
 from evenly.report.diagnosis_page import checkpoint_page, keys_page, log_page
 
-_LOG_HEADINGS = ("stage", "tasks", "s", "longest", "median", "λ time", "λ rows", "saved s", "cause")
+_LOG_HEADINGS = ("stage", "tasks", "s", "max s", "med s", "λ time", "λ rows", "saved", "cause")
 _EXPLAINED = (
-    "s: how long the stage took; longest, median: of its tasks, in s; λ = (max / mean - 1) · 100 % of the tasks' times "
-    "and rows; saved s: what the stage would have saved at best, of its tasks' own work."
+    "s: how long the stage took; max, med: its longest and its median task; λ = (max / mean - 1) · 100 % of the tasks' times "
+    "and rows; saved: the seconds that the stage would have saved at best, of its tasks' own work."
 )
 
 app = typer.Typer(name="diagnose", help="Say what is uneven, why, and what would fix it.", no_args_is_help=True)
