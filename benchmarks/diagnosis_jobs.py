@@ -12,8 +12,10 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,10 @@ from pyspark.sql import functions as F
 
 import evenly
 from evenly.spark.session import local_session
+
+sys.path.append(str(Path(__file__).parents[1] / "tests"))  # the campaign of faults has a cluster on loopback
+
+from faults.cluster import Cluster  # type: ignore[import-not-found]
 
 SLOTS = 8
 _AS_WIDE = "id long"
@@ -256,11 +262,11 @@ def retried(spark: SparkSession, seed: int, _: Path) -> None:
         assert context is not None
         for batch in batches:
             time.sleep(2.5)
-            if context.partitionId() == seed % 4 and context.attemptNumber() == 0:
+            if context.partitionId() == seed % 3 and context.attemptNumber() == 0:
                 raise RuntimeError("the first attempt fails")
             yield batch
 
-    done(spark.range(0, 4, 1, 4).mapInArrow(function, _AS_WIDE))
+    done(spark.range(0, 3, 1, 3).mapInArrow(function, _AS_WIDE))
 
 
 def speculated(spark: SparkSession, seed: int, _: Path) -> None:
@@ -356,9 +362,19 @@ def run_application(folder: Path, application: str, seed: int) -> None:
     """Run the cases of an application one after another; its event log is then in `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     settings = {"spark.eventLog.enabled": "true", "spark.eventLog.dir": folder.resolve().as_uri()}
-    if application != "local":
-        settings |= {"spark.master": "local-cluster[2,4,1024]", "spark.executor.memory": "512m"}
-        settings |= {"spark.speculation": "true", "spark.speculation.quantile": "0.5"} if application == "cluster" else {}
+    with ExitStack() as at_the_end:
+        if application == "slow host":
+            settings |= {"spark.master": "local-cluster[2,4,1024]", "spark.executor.memory": "512m"}
+        if application == "cluster":
+            # Spark starts no copy of a task on the host of the first: so workers on addresses of their own.
+            cluster = Cluster(Path(at_the_end.enter_context(tempfile.TemporaryDirectory())))
+            at_the_end.callback(cluster.close)
+            settings |= {"spark.master": cluster.address, "spark.executor.memory": "512m"}
+            settings |= {"spark.speculation": "true", "spark.speculation.quantile": "0.5"}
+        _run_cases(folder, application, seed, settings)
+
+
+def _run_cases(folder: Path, application: str, seed: int, settings: dict[str, str]) -> None:
     spark = local_session(f"{application} #{seed}", slots=SLOTS, memory="1g", settings=settings)
     data = folder.parent / "data"
     data.mkdir(exist_ok=True)
