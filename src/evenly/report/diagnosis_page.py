@@ -76,11 +76,12 @@ def _log_headline(application: Application, diagnosis: LogDiagnosis, wrong: Sequ
     if not application.finished:
         return "No stage had finished"
     if not wrong:
-        return f"All {application.finished} finished stages were even: there is nothing to do"
-    told = [f"{uneven} were uneven or held up"] if uneven else []
+        return f"All finished stages ({application.finished}) were even: there is nothing to do"
+    told = [f"{uneven} {'was' if uneven == 1 else 'were'} uneven or held up"] if uneven else []
     told += [f"{sized} had too few or too many tasks"] if sized else []
     saved = f"the application would save at most {diagnosis.saved_s:,.1f} s"
-    return f"Of {application.finished} finished stages {' and '.join(told)}: {saved}"
+    stages = "stage" if application.finished == 1 else "stages"
+    return f"Of {application.finished} finished {stages} {' and '.join(told)}: {saved}"
 
 
 def keys_page(source: str, diagnosis: KeysDiagnosis, table: Sequence[Sequence[str]]) -> str:
