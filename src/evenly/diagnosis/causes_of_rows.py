@@ -14,7 +14,9 @@ from evenly.diagnosis.calls import (
     grouped_by,
     placed_call,
     setting_call,
+    slot_column,
     split_by_key_call,
+    unplaced,
     unslotted_call,
 )
 from evenly.diagnosis.findings import Advice, Cause, Confidence, Finding, Thresholds
@@ -123,10 +125,10 @@ def _by_keys(
     stage: PastStage, exchange: Exchange, read: Measured, why: str, limits: Thresholds, confidence: Confidence
 ) -> Finding:
     """Rows of one key are in one place: keys have to be placed by what they weigh, or split."""
-    if exchange.keys and exchange.keys[-1] == "slot":
-        keys = exchange.columns[:-1]
+    if unplaced(exchange.columns) != exchange.columns:
         remedy = "the keys are placed by Evenly already, for other rows than these: learn the mapping anew"
-        return Finding(stage, Cause.KEYS, stage.saved_s, why, remedy, by_key_call(keys, stage.instances), confidence)
+        call = by_key_call(exchange.columns, stage.instances)
+        return Finding(stage, Cause.KEYS, stage.saved_s, why, remedy, call, confidence)
     share = _hot_share(read.values)
     slots = min(stage.slots, int((read.values > 0).sum()))
     hot = share * slots > limits.hot_key
@@ -175,7 +177,7 @@ def _hot_advice(stage: PastStage, exchange: Exchange, keys: tuple[str, ...], ins
 
 def _key_advice(stage: PastStage, keys: tuple[str, ...], instances: int) -> Advice:
     if any(WINDOWS.match(name) for name in stage.operators):
-        by = ", ".join((*keys, "slot"))
+        by = ", ".join((*keys, slot_column(keys)))
         return Advice(f"place the keys by their weight, and window by ({by})", placed_call(keys, instances))
     if runs(stage, *GROUPED) or any(AGGREGATES.match(name) or _COGROUP.search(name) for name in stage.operators):
         return Advice("place the keys by their weight", by_key_call(keys, instances))
