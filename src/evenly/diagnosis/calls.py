@@ -32,25 +32,20 @@ def grouped_by(keys: Sequence[str], last: str) -> str:
     return ", ".join((*(quoted(name) for name in keys), quoted(last)))
 
 
-def unplaced(keys: Sequence[str]) -> tuple[str, ...]:
-    """The keys of a grouping without the slot that Evenly put there: that is no key to be placed."""
-    return tuple(keys[:-1] if len(keys) > 1 and keys[-1] == SLOT else keys)
-
-
 def slot_column(keys: Sequence[str]) -> str:
     """The column that says where a key is: of another name where the user's own key has that one."""
-    return _OTHER_SLOT if SLOT in unplaced(keys) else SLOT
+    return _OTHER_SLOT if SLOT in keys else SLOT
 
 
 def placed_call(keys: Sequence[str], instances: int) -> str:
     """Whole keys on the instance that has least to do, for an operator that follows."""
     named = "" if slot_column(keys) == SLOT else f", slot={quoted(slot_column(keys))}"
-    return f"df.transform(evenly.by_key, key={key_argument(unplaced(keys))}, instances={instances}{named})"
+    return f"df.transform(evenly.by_key, key={key_argument(keys)}, instances={instances}{named})"
 
 
 def by_key_call(keys: Sequence[str], instances: int) -> str:
     """Whole keys on the instance that has least to do, and grouped."""
-    return f"{placed_call(keys, instances)}.groupBy({grouped_by(unplaced(keys), slot_column(keys))})"
+    return f"{placed_call(keys, instances)}.groupBy({grouped_by(keys, slot_column(keys))})"
 
 
 def unslotted_call(keys: Sequence[str], instances: int) -> str:
