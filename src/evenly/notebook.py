@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from html import escape
 
@@ -23,6 +24,9 @@ def shown(title: str, facts: Mapping[str, object], loads: Mapping[str, Sequence[
 
 
 def _bars(name: str, values: Sequence[float]) -> str:
+    values = [float(value) for value in values]
+    if not math.isfinite(sum(values)):
+        return "<div>no picture: these are not all numbers</div>"
     most = max(values, default=0.0)
     if most <= 0.0:
         return "<div>nothing yet</div>"

@@ -55,6 +55,13 @@ def test_nothing_measured_is_said(nothing):
     assert "nothing yet" in "".join(page.itertext())
 
 
+@pytest.mark.parametrize("odd", [float("nan"), float("inf"), 1e308])
+def test_loads_that_are_no_numbers_are_said_and_not_drawn(odd):
+    page = parsed(shown("loads", {}, {"rows": [odd, odd, 1.0]}))
+    assert heights(page) == []
+    assert "not all numbers" in "".join(page.itertext())
+
+
 def test_a_mapping_shows_its_key_and_the_load_of_every_instance():
     keys = zipf(1.0, 1_000).draw(10_000, seed=1)
     mapping = DKG.automatic(16).fit(keys).mapping(columns=("user",))
