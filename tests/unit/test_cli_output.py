@@ -30,6 +30,14 @@ def test_brackets_in_what_a_user_gave_are_printed_as_they_are(monkeypatch, capsy
     assert said.startswith(f"error: {name} is not a file")
 
 
+@pytest.mark.parametrize("command", [("simulate", "keys"), ("diagnose", "keys")])
+def test_headings_that_are_not_utf_8_are_told_in_a_sentence(monkeypatch, capsys, tmp_path, command):
+    (tmp_path / "rows.csv").write_bytes("größe,user\n1,2\n".encode("latin-1"))
+    code, out, said = told(monkeypatch, capsys, *command, tmp_path / "rows.csv", "--key", "user", "--json")
+    assert (code, out) == (2, "")
+    assert "rows.csv are not UTF-8: save it again as UTF-8" in said
+
+
 def test_styles_are_no_part_of_the_text(capsys):
     output.say("saved ", ("12 s", "bold"), " [at best]")
     assert capsys.readouterr().out == "saved 12 s [at best]\n"

@@ -378,6 +378,8 @@ def test_an_adaptive_plan_replaces_what_the_first_one_said(tmp_path):
         ("Exchange RoundRobinPartitioning(4), REPARTITION_BY_NUM, [plan_id=3]", "RoundRobinPartitioning", (), 0, 4),
         ("Exchange SinglePartition, ENSURE_REQUIREMENTS, [plan_id=3]", "SinglePartition", (), 0, 1),
         ("Exchange", "Exchange", (), 0, None),
+        ("Exchange hashpartitioning(user#1, user#1, 4)", "hashpartitioning", ("user",), 1, 4),
+        ("Exchange hashpartitioning(id#1, id#2, 4)", "hashpartitioning", (), 2, 4),
         ("Exchange hashpartitioning(user#1", "hashpartitioning", (), 0, None),
     ],
 )

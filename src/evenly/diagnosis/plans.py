@@ -183,8 +183,10 @@ def parse_exchange(text: str) -> Exchange:
     origin = _ORIGIN.search(text)
     arguments = _arguments(text[found.end() :])
     partitions = int(arguments.pop()) if arguments and arguments[-1].isdecimal() else None
+    arguments = list(dict.fromkeys(arguments))
     plain = [_PLAIN.match(argument) for argument in arguments]
-    keys = tuple(match.group(1).strip() for match in plain if match is not None)
+    # Two columns of the same name, of both sides of a join, can be told apart by nobody.
+    keys = tuple(dict.fromkeys(match.group(1).strip() for match in plain if match is not None))
     return Exchange(
         kind=kind,
         expressions=tuple(_ATTRIBUTE.sub("", argument) for argument in arguments),
