@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import event_logs as made
 from evenly.diagnosis import application as application_module
 from evenly.diagnosis.application import read_application
-from evenly.diagnosis.causes import diagnose_application
+from evenly.diagnosis.causes import diagnose_application, diagnose_stage
 from evenly.diagnosis.compression import _lzf_unpacked, compression_of
 from evenly.diagnosis.event_log import open_event_log
 from evenly.diagnosis.plans import parse_exchange
@@ -252,6 +252,19 @@ def test_lines_that_cannot_be_read_are_skipped_and_counted(tmp_path):
     found = read_application(open_event_log(written(tmp_path, b"".join(broken))))
     assert (found.skipped_lines, found.finished) == (3, 1)
     assert "3 lines of the log could not be read" in found.notes()[-1]
+
+
+def test_events_that_a_log_has_twice_count_once(tmp_path):
+    events = made.skewed_job()
+    once, pairs, copies = (
+        read_application(open_event_log(written(tmp_path, made.text(all_events))))
+        for all_events in (events, [event for event in events for _ in range(2)], [*events[:-1], *events])
+    )
+    for twice in (pairs, copies):
+        assert (twice.finished, twice.slots, twice.notes()) == (once.finished, once.slots, once.notes())
+        assert twice.row() == once.row()
+        assert [diagnose_stage(stage).row() for stage in twice.stages] == [diagnose_stage(once.stages[0]).row()]
+        assert twice.stages[0].schedule.slots == once.stages[0].schedule.slots
 
 
 ODD = [None, -1, 1 << 46, 10**30, float("nan"), float("inf"), "", "x", "\u00b2", "[red]", [], [None], {}, {"a": 1}, True, 3.7]

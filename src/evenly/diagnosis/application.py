@@ -89,7 +89,8 @@ class _Reader:
 
     def stage_submitted(self, event: dict[str, Any]) -> None:
         info = event["Stage Info"]
-        self.running[_key(info)] = RunningStage.submitted(info, event.get("Properties") or {})
+        if _key(info) not in self.ended:  # else the log has it twice
+            self.running[_key(info)] = RunningStage.submitted(info, event.get("Properties") or {})
 
     def task_start(self, event: dict[str, Any]) -> None:
         info = event["Task Info"]
@@ -126,6 +127,8 @@ class _Reader:
     def stage_completed(self, event: dict[str, Any]) -> None:
         info = event["Stage Info"]
         key = _key(info)
+        if key in self.ended:  # the log has it twice
+            return
         running = self.running.pop(key, None)
         self.ended.add(key)
         if info.get("Failure Reason") is not None:

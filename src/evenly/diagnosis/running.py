@@ -45,6 +45,7 @@ class RunningStage:
     executors: list[str] = field(default_factory=list)
     open: dict[int, int] = field(default_factory=dict)
     done: set[int] = field(default_factory=set)
+    attempts: set[tuple[int, int]] = field(default_factory=set)
     failed: int = 0
     failed_ms: int = 0
     failure: str = ""
@@ -73,6 +74,9 @@ class RunningStage:
         measured = None if metrics is None else _measured(metrics)
         python, counted = _updates(info.get("Accumulables", ()), watched)
         # All of the event has been read: what is damaged has been refused, and nothing of it is kept.
+        if (task, launch) in self.attempts:  # the log has it twice
+            return
+        self.attempts.add((task, launch))
         self.open.pop(task, None)
         self.launch.append(launch)
         self.finish.append(max(finish, launch))
