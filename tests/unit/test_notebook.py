@@ -35,6 +35,12 @@ def test_names_and_values_are_text_and_never_markup():
     assert heights(page) == [[HEIGHT / 2, HEIGHT]]
 
 
+def test_what_cannot_be_shown_is_marked():
+    page = parsed(shown("a\x00b", {"\x1b[31m": "\ud83d \U0001f600\n"}, {"\x07": [1.0]}).encode())
+    assert page.find("b").text == "a\ufffdb"
+    assert facts(page) == {"\ufffd[31m": "\ufffd \U0001f600\n"}
+
+
 @pytest.mark.parametrize(("instances", "bars"), [(1, 1), (200, 200), (201, 101), (1_000, 200)])
 def test_the_busiest_instance_is_drawn_however_many_there_are(instances, bars):
     loads = [1.0] * instances
