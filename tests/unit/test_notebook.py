@@ -105,6 +105,13 @@ def test_a_diagnosis_of_state_shows_stores_and_advice():
     assert heights(page)[0][0] == HEIGHT
 
 
+def test_operators_of_the_same_name_are_shown_each():
+    stores = tuple(StateDiagnosis(number, "dedupe", "default", 7, (100, 1)) for number in (0, 1))
+    page = parsed(CheckpointDiagnosis("/data/visits", stores, ())._repr_html_())
+    assert {"operator 0, dedupe default", "operator 1, dedupe default"} <= facts(page).keys()
+    assert len(heights(page)) == 2
+
+
 def test_a_plan_shows_what_it_holds_and_the_use_of_every_slot():
     made = plan(shipped_dataflow("linear"), shipped_models(), 100.0)
     page = parsed(made._repr_html_())

@@ -176,7 +176,7 @@ class CheckpointDiagnosis:
         facts: dict[str, object] = {"checkpoint": self.checkpoint}
         loads: dict[str, Sequence[float]] = {}
         for store in self.stores:
-            name = f"{store.name} {store.store}".strip()
+            name = f"operator {store.operator}, {store.name} {store.store}".strip()
             facts[name] = store.why
             loads[f"state rows of {name}"] = store.rows
         if self.carried is not None:
