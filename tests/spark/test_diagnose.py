@@ -1,5 +1,6 @@
 """`evenly diagnose` on what Spark really writes: event logs of its jobs, tables, and checkpoints of its queries."""
 
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -17,6 +18,8 @@ from evenly.diagnosis.event_log import open_event_log
 from evenly.diagnosis.findings import Cause, Thresholds
 from evenly.diagnosis.keys import KeyAdvice
 from evenly.errors import DamagedData, EmptyStream, InvalidCheckpoint, InvalidParameter, UnknownColumn
+from evenly.keys.carried import Carried
+from evenly.keys.dkg import DKG
 from evenly.keys.mapping import Mapping
 from evenly.spark.diagnosis import read_source
 from evenly.streams import zipf
@@ -251,6 +254,24 @@ def test_a_mapping_beside_the_checkpoint_is_seen(spark, checkpoint):
     assert found.mappings == (1, 2)
     assert "(version 2)" in found.advice
     assert found.carried is None
+    assert found.expected_pct == 0.0
+
+
+def test_a_key_that_is_too_heavy_for_an_instance_is_not_called_drift(spark, checkpoint):
+    mapping = DKG.automatic(8).fit(np.array([1] * 600 + list(range(2, 402)))).mapping()
+    beside = checkpoint / "evenly"
+    beside.mkdir()
+    try:
+        mapping.save(beside / "mapping-000001.json")
+        (beside / "carried.json").write_text(Carried(1, 1, 1, (6_000, *([571] * 7)), read=True).to_json())
+        hot = evenly.diagnose_checkpoint(spark, checkpoint)
+        (beside / "mapping-000001.json").write_text("{")
+        damaged = evenly.diagnose_checkpoint(spark, checkpoint)
+    finally:
+        shutil.rmtree(beside)
+    assert hot.expected_pct == pytest.approx(mapping.expected_imbalance_pct)
+    assert "a new mapping does not help" in hot.advice
+    assert "have drifted away" in damaged.advice
 
 
 def test_a_mapping_that_balances_the_rows_is_not_called_drifted_for_its_state(spark, tmp_path):

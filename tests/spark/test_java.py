@@ -32,6 +32,14 @@ def test_an_old_java_home_gives_way_to_the_packaged_java(tmp_path, monkeypatch):
     assert os.environ["JAVA_HOME"] in found
 
 
+def test_without_a_cache_to_write_to_the_packaged_java_is_found_all_the_same(tmp_path, monkeypatch):
+    monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "old", 'java version "1.8.0_292"')))
+    (tmp_path / "cache").write_text("a file, not a folder")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(java.tempfile, "tempdir", str(tmp_path))
+    assert java.java_version(java.provide_java()) >= java.LEAST_VERSION
+
+
 def test_without_any_java_one_sentence_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "old", 'java version "11.0.2"')))
     monkeypatch.setattr(java, "find_spec", lambda _: None)

@@ -4,11 +4,13 @@ import os
 import subprocess
 import sys
 import textwrap
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from evenly import local_session
-from evenly.errors import InvalidParameter
+from evenly.errors import InvalidParameter, WrongPython
+from evenly.spark import python_workers
 
 OTHER_PYTHON = """#!/bin/sh
 exec {python} -I -S "$@"
@@ -37,6 +39,55 @@ def test_a_session_that_runs_is_given_out_as_it_is_or_not_at_all(spark):
         local_session(slots=3)
     with pytest.raises(InvalidParameter, match=r"spark.sql.session.timeZone = UTC and not Asia/Tokyo"):
         local_session(slots=2, settings={"spark.sql.session.timeZone": "Asia/Tokyo"})
+
+
+def test_settings_that_are_no_text_are_as_spark_keeps_them(spark):
+    changed = {"spark.sql.session.timeZone": "UTC", "spark.sql.adaptive.enabled": True}
+    there = spark.conf.get("spark.sql.adaptive.enabled")
+    spark.conf.set("spark.sql.adaptive.enabled", "true")
+    try:
+        assert local_session(slots=2, settings=changed) is spark
+    finally:
+        spark.conf.set("spark.sql.adaptive.enabled", there)
+
+
+def test_another_thread_gets_the_session_as_it_is_or_not_at_all(spark):
+    partitions = spark.conf.get("spark.sql.shuffle.partitions")
+    with ThreadPoolExecutor(1) as threads:
+        same = threads.submit(local_session, slots=2).result()
+        assert same.sparkContext is spark.sparkContext
+        with pytest.raises(InvalidParameter, match=r"spark.master = local\[2\] and not local\[1\]"):
+            threads.submit(local_session, slots=1).result()
+    assert spark.conf.get("spark.sql.shuffle.partitions") == partitions
+
+
+@pytest.mark.parametrize("memory", ["lots", "2gb", "2048", "", "0g", 2])
+def test_memory_is_a_size_that_java_takes(memory):
+    with pytest.raises(InvalidParameter, match="memory must be a size"):
+        local_session(memory=memory)
+
+
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        ("no program at all", "which does not run"),
+        ("#!/bin/sh\necho 2.7\n", "Python 2.7, and this is"),
+        ("#!/bin/sh\nprintf '\\377' >&2\nexit 3\n", "lacks what is needed"),
+    ],
+)
+def test_whatever_stands_for_python_is_told_in_a_sentence(tmp_path, program, said):
+    other = tmp_path / "python3"
+    other.write_text(program)
+    other.chmod(0o755)
+    with pytest.raises(WrongPython, match=said):
+        python_workers._check(str(other), python_workers._AND_US)
+
+
+def test_an_environment_that_greets_is_no_other_python(tmp_path):
+    other = tmp_path / "python3"
+    other.write_text(f'#!/bin/sh\necho hello\nexec {sys.executable} "$@"\n')
+    other.chmod(0o755)
+    python_workers._check(str(other), python_workers._VERSION)
 
 
 @pytest.mark.parametrize("slots", [0, True, "2", 1.5])

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import errno
+import io
+import sys
+
 import pytest
 
-from command import told
+import event_logs as made
+from command import run, told
 from evenly.cli import output
 from evenly.cli.main import COMMANDS, command_line
 from evenly.errors import UnwritableFile
 from evenly.files import write_whole
+from evenly.report.page import rendered
 
 
 @pytest.fixture(params=[40, 80])
@@ -24,9 +30,45 @@ def test_brackets_in_what_a_user_gave_are_printed_as_they_are(monkeypatch, capsy
     assert said.startswith(f"error: {name} is not a file")
 
 
+@pytest.mark.parametrize("command", [("simulate", "keys"), ("diagnose", "keys")])
+def test_headings_that_are_not_utf_8_are_told_in_a_sentence(monkeypatch, capsys, tmp_path, command):
+    (tmp_path / "rows.csv").write_bytes("größe,user\n1,2\n".encode("latin-1"))
+    code, out, said = told(monkeypatch, capsys, *command, tmp_path / "rows.csv", "--key", "user", "--json")
+    assert (code, out) == (2, "")
+    assert "rows.csv are not UTF-8: save it again as UTF-8" in said
+
+
 def test_styles_are_no_part_of_the_text(capsys):
     output.say("saved ", ("12 s", "bold"), " [at best]")
     assert capsys.readouterr().out == "saved 12 s [at best]\n"
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
+def test_where_a_letter_cannot_be_written_the_rest_is(encoding, monkeypatch, tmp_path):
+    path = tmp_path / "log"
+    path.write_bytes(made.text(made.skewed_job()))
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding=encoding, write_through=True))
+    assert run(monkeypatch, "diagnose", "log", path) == 0
+    assert b"(? 150 %), by user, day" in written.getvalue()
+
+
+def test_a_full_disk_is_told_in_a_sentence(monkeypatch, capsys, tmp_path):
+    path = tmp_path / "log"
+    path.write_bytes(made.text(made.skewed_job()))
+
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(output.results, "print", full)
+    monkeypatch.setattr(sys, "stdout", sys.stdout)  # the command gives it up
+    assert run(monkeypatch, "diagnose", "log", path) == 2
+    assert "error: the result could not be written" in capsys.readouterr().err
+
+
+def test_a_path_that_is_no_text_can_stand_on_a_page():
+    texts = dict.fromkeys(("title", "headline", "remark"), "")
+    assert "log ?" in rendered("diagnosis", lead="log \udcff", sections=[], pictures=[], tables=[], **texts)
 
 
 def test_data_does_not_steer_the_terminal(capsys):

@@ -86,6 +86,41 @@ def test_what_is_promised_is_gained_on_the_next_batch_whatever_is_new_in_it(rows
     assert promised == pytest.approx(gained, abs=0.02)
 
 
+@pytest.mark.parametrize("half_life_rows", [None, 1_000, 500, 250])
+def test_keys_that_come_back_each_day_are_known_however_fast_is_forgotten(half_life_rows):
+    costs = np.random.default_rng(9).lognormal(0.0, 1.0, 1_000)
+    model = CostModel(("key",), half_life_rows=half_life_rows)
+    for _ in range(4):
+        meter = CostMeter()
+        meter.add(np.arange(1_000), costs)
+        model.learn(meter.report(instance=0))
+    gained = 1.0 - costs.sum() / 8.0 / np.mean([largest_sum(costs, seed) for seed in range(20)])
+    assert model.gain_for(1_000, 8) == pytest.approx(gained, abs=0.03)
+    assert choose_dealing(model, 8, rows=1_000).by_cost
+
+
+def largest_sum(costs, seed, instances=8):
+    return max(part.sum() for part in np.array_split(np.random.default_rng(seed).permutation(costs), instances))
+
+
+def test_a_giant_under_a_new_key_each_day_is_promised_no_more_than_one_under_the_same():
+    rng = np.random.default_rng(0)
+    cost_of = rng.lognormal(0.0, 1.0, 100)
+    days = [rng.integers(0, 100, 990) for _ in range(6)]
+
+    def promised(giant):
+        model = CostModel(("key",))
+        for day, keys in enumerate(days):
+            meter = CostMeter()
+            meter.add(np.append(keys, giant(day)), np.append(cost_of[keys], 600.0))
+            model.learn(meter.report(instance=0))
+        return choose_dealing(model, 8, rows=991).promised
+
+    least_s, even_s = 600.0, np.mean([largest_sum(np.append(cost_of[days[0]], 600.0), seed) for seed in range(20)])
+    assert promised(lambda day: 1_000 + day) == pytest.approx(promised(lambda _: 1_000), abs=0.01)
+    assert 0.0 < promised(lambda day: 1_000 + day) < 1.0 - least_s / even_s
+
+
 def test_few_costly_rows_are_dealt_by_cost_and_the_figures_are_told():
     assert not choose_dealing(varied(), 8, rows=2_000).by_cost, "a batch of two seconds is over before routing has paid"
     decision = choose_dealing(varied(mean_s=0.08), 8, rows=2_000)

@@ -279,6 +279,47 @@ def test_an_uneven_join_is_told_by_its_side():
     assert renamed == 'left.join(F.broadcast(right), (left["user"] == right["uid"]) & (left["day"] == right["on"]))'
 
 
+@pytest.mark.parametrize("how", ["ExistenceJoin(exists#5)", "LeftSingle"])
+def test_a_join_that_a_subquery_made_is_not_written_as_another_join(how):
+    placed = joined([90] * 7 + [160], [100] * 8, how=how, mib=2)
+    assert placed.call is None
+    assert "a subquery made this join" in placed.remedy
+    hot = joined([100] * 7 + [2_000], [1] * 8, how=how)
+    assert "join the key apart" in hot.remedy
+
+
+@pytest.mark.parametrize(("more", "told"), [("", False), (", BuildRight", False), (", (v#1 < w#2)", True)])
+def test_a_join_with_another_condition_is_told_to_keep_it(more, told):
+    for found in (
+        joined([100] * 7 + [2_000], [1] * 8, how=f"Inner{more}"),
+        joined([90] * 7 + [160], [100] * 8, how=f"Inner{more}"),
+    ):
+        assert ("keep its other condition" in found.remedy) is told
+
+
+def test_the_field_of_a_struct_is_no_column_to_join_by():
+    fields = replace(LEFT, keys=(), expressions=("s.id",))
+    work = {"reads": (fields, RIGHT), "join": "SortMergeJoin [s#3.id], [id], Inner"}
+    found = joined([90] * 7 + [160], [100] * 8, mib=2, **work)
+    assert found.call is None
+    assert "make the key a column on both sides" in found.remedy
+
+
+def test_advice_for_keys_that_evenly_placed_places_them_without_their_slot():
+    placed = Exchange("hashpartitioning", ("user", "slot"), ("user", "slot"), 2)
+    few = diagnose_stage(stage([20_000, 20_000], cluster_slots=16, exchange=placed))
+    assert few.cause is Cause.TOO_FEW
+    assert few.call == 'df.transform(evenly.by_key, key="user", instances=16).groupBy("user", "slot")'
+
+
+def test_a_key_that_is_called_slot_is_a_key_of_the_users():
+    rows = [100] * 7 + [160]
+    own = Exchange("hashpartitioning", ("slot",), ("slot",), 8)
+    found = diagnose_stage(stage([r * 100 for r in rows], rows, exchange=own))
+    assert "placed by Evenly already" not in found.remedy
+    assert found.call == 'df.transform(evenly.by_key, key="slot", instances=8, slot="instance").groupBy("slot", "instance")'
+
+
 def test_uneven_files_are_for_their_writer_or_a_finer_cut():
     rows = [100] * 7 + [400]
     scan = {"operators": ("Scan parquet ",), "exchange": None, "work": {"scan": "FileScan parquet [id]"}}

@@ -18,6 +18,7 @@ from evenly.diagnosis.state import StateDiagnosis, checkpoint_diagnosis
 from evenly.errors import DamagedData, EmptyStream, InvalidParameter, UnknownColumn
 from evenly.keys.batches import Batch
 from evenly.keys.carried import Carried, carried_rows
+from evenly.sealed import sealed
 
 
 def at(by_hash, by_evenly, share):
@@ -109,6 +110,41 @@ def test_a_mapping_is_judged_by_the_rows_that_batches_carry_and_not_by_the_state
     assert carried_rows(seen[2:3], 2) is None
     (row,) = (row for row in even.results() if row["series"] == "carried")
     assert (row["rows"], row["verdict"], row["mapping_version"]) == (1_200, "even", 2)
+
+
+def test_few_rows_that_are_uneven_by_chance_have_not_drifted():
+    state = StateDiagnosis(0, "dedupe", "default", 1, (500, 500, 500, 500))
+    found = checkpoint_diagnosis("c", [state], [1], Carried(1, 1, 1, (1, 0, 0, 0), read=True))
+    assert found.carried_even is True
+    assert "the last batch carried 1 row, λ 300 %" in found.advice
+    assert "Nothing to do" in found.advice
+    many = checkpoint_diagnosis("c", [state], [1], Carried(1, 1, 1, (1_000, 0, 0, 0), read=True))
+    assert "have drifted away" in many.advice
+
+
+def test_rows_that_were_uneven_when_the_mapping_was_made_have_not_drifted():
+    state = StateDiagnosis(0, "dedupe", "default", 1, (500, 500, 500, 500))
+    carried = Carried(1, 9, 9, (7_000, 1_000, 1_000, 1_000), read=True)
+    hot = checkpoint_diagnosis("c", [state], [1], carried, expected_pct=175.0)
+    assert hot.carried_even is False
+    assert "a new mapping does not help" in hot.advice
+    assert "have drifted away" in checkpoint_diagnosis("c", [state], [1], carried, expected_pct=150.0).advice
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {},
+        {"version": 1, "batches": 1, "last_batch": 1, "read": True, "rows": []},
+        {"version": 1, "batches": 1, "last_batch": 1, "read": True, "rows": [5, -1]},
+        {"version": 1, "batches": 1, "last_batch": 1, "read": True, "rows": 3},
+        {"version": None, "batches": 1, "last_batch": 1, "read": True, "rows": [1]},
+        {"version": 1, "batches": float("inf"), "last_batch": 1, "read": True, "rows": [1]},
+    ],
+)
+def test_counts_of_rows_that_are_none_are_refused(content):
+    with pytest.raises(DamagedData, match=r"carried\.json"):
+        Carried.from_json(sealed(content, kind="evenly.carried", version=1), source="carried.json")
 
 
 def test_columns_are_looked_for_before_spark_starts(tmp_path):

@@ -35,6 +35,12 @@ def test_names_and_values_are_text_and_never_markup():
     assert heights(page) == [[HEIGHT / 2, HEIGHT]]
 
 
+def test_what_cannot_be_shown_is_marked():
+    page = parsed(shown("a\x00b", {"\x1b[31m": "\ud83d \U0001f600\n"}, {"\x07": [1.0]}).encode())
+    assert page.find("b").text == "a\ufffdb"
+    assert facts(page) == {"\ufffd[31m": "\ufffd \U0001f600\n"}
+
+
 @pytest.mark.parametrize(("instances", "bars"), [(1, 1), (200, 200), (201, 101), (1_000, 200)])
 def test_the_busiest_instance_is_drawn_however_many_there_are(instances, bars):
     loads = [1.0] * instances
@@ -53,6 +59,13 @@ def test_nothing_measured_is_said(nothing):
     page = parsed(shown("loads", {}, {"rows": nothing}))
     assert heights(page) == []
     assert "nothing yet" in "".join(page.itertext())
+
+
+@pytest.mark.parametrize("odd", [float("nan"), float("inf"), 1e308])
+def test_loads_that_are_no_numbers_are_said_and_not_drawn(odd):
+    page = parsed(shown("loads", {}, {"rows": [odd, odd, 1.0]}))
+    assert heights(page) == []
+    assert "not all numbers" in "".join(page.itertext())
 
 
 def test_a_mapping_shows_its_key_and_the_load_of_every_instance():
@@ -90,6 +103,13 @@ def test_a_diagnosis_of_state_shows_stores_and_advice():
     page = parsed(found._repr_html_())
     assert facts(page)["advice"] == found.advice
     assert heights(page)[0][0] == HEIGHT
+
+
+def test_operators_of_the_same_name_are_shown_each():
+    stores = tuple(StateDiagnosis(number, "dedupe", "default", 7, (100, 1)) for number in (0, 1))
+    page = parsed(CheckpointDiagnosis("/data/visits", stores, ())._repr_html_())
+    assert {"operator 0, dedupe default", "operator 1, dedupe default"} <= facts(page).keys()
+    assert len(heights(page)) == 2
 
 
 def test_a_plan_shows_what_it_holds_and_the_use_of_every_slot():

@@ -92,6 +92,16 @@ def test_a_join_tells_its_sides_and_how_adaptive_execution_read_them(tmp_path):
     assert stage.tasks.rows_out.tolist() == [400, 0]
 
 
+def test_of_a_joins_keys_the_field_of_a_struct_is_told_apart_from_a_column(tmp_path):
+    join = made.node(
+        "SortMergeJoin", "SortMergeJoin [s#1.id, day#12L], [id#2L, on#3], Inner", metrics=[("number of output rows", 30)]
+    )
+    tasks = [made.task_end(1, i, run_ms=100, rows=50) for i in range(2)]
+    events = [made.query_start(0, join), made.submitted(1, 2, query=0), *tasks, made.completed(1, 2, numbers=(30,))]
+    (stage,) = read(tmp_path, [*made.start(), *events]).stages
+    assert stage.work.join == "SortMergeJoin [s#1.id, day], [id, on], Inner"
+
+
 def test_a_key_of_sparks_own_making_is_told_as_what_it_stands_for(tmp_path):
     project = made.node("Project", "Project [id#25, lower(cast(s#27 as string)) AS _groupingexpression#102]")
     plan = made.node(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import inspect
+import io
 import os
 import sys
 from collections.abc import Collection
@@ -99,8 +101,17 @@ def _options(
 def main() -> None:
     """Run the command; an error of ours is one sentence, not a traceback."""
     completing = "_EVENLY_COMPLETE" in os.environ
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # Not every terminal or file has a λ, or what a user's names are written in: better a mark than no result.
+        sys.stdout.reconfigure(errors="replace")
     try:
         command_line(COMMANDS if completing else sys.argv[1:])()
     except EvenlyError as error:
         note(("error:", "bold red"), f" {error}")
+        sys.exit(2)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
+            raise
+        note(("error:", "bold red"), f" the result could not be written: {error}. Send it to a file on another disk")
+        sys.stdout = None  # what it still holds cannot be written either
         sys.exit(2)

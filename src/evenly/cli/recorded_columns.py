@@ -40,5 +40,7 @@ def _column(file: Path, name: str) -> pa.ChunkedArray:
         if name not in known:
             raise UnknownColumn(f"{file} has no column {name!r}: it has {', '.join(known)}")
         return pa_csv.read_csv(file, convert_options=pa_csv.ConvertOptions(include_columns=[name])).column(0)
+    except UnicodeDecodeError as error:
+        raise DamagedData(f"the headings of {file} are not UTF-8: save it again as UTF-8") from error
     except (pa.ArrowException, OSError) as error:
         raise DamagedData(f"{file} is not a CSV file with a line of headings, or is damaged: {error}") from error

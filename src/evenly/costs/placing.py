@@ -11,6 +11,7 @@ import numpy as np
 
 from evenly.costs.chance import unevenness
 from evenly.costs.model import CostModel
+from evenly.costs.shrinkage import seen_once
 from evenly.errors import InvalidParameter
 
 DealingWay = Literal["evenly", "in turn", "routers", "one router"]
@@ -166,14 +167,17 @@ def _spread(model: CostModel, rows: int, load_s: float) -> tuple[float, float, f
     """The costliest row as a part of an instance's work if it is half of that or more (else 0); and of all other costs
     the standard deviation in parts of the mean of all, and that of what estimates leave of it."""
     every, left = model.variances.shares_to_come
-    known, _ = model.moments
-    estimates = model.table.costs_s[:-1]
+    known, rest = model.moments
+    # Keys to come that were never seen are as those that were seen once, and are estimated as one: the last entry.
+    once = seen_once(known)
+    estimates = model.table.costs_s
+    counts = np.append(np.where(once, 0.0, known.counts), known.counts[once].sum() + rest[0])
     share = rows / model.rows
-    giants = (estimates >= _GIANT * load_s) & (known.counts * share >= _GIANT)
+    giants = (estimates >= _GIANT * load_s) & (counts * share >= _GIANT)
     if not giants.any():
         return 0.0, every, left
     mean_s = model.mean_s
     # What giants add to the variance is theirs, and goes with them.
-    theirs = float((known.counts[giants] * (estimates[giants] - mean_s) ** 2).sum()) / model.rows / mean_s**2
+    theirs = float((counts[giants] * (estimates[giants] / mean_s - 1.0) ** 2).sum()) / model.rows
     every = math.sqrt(max(every**2 - theirs, model.variances.shares[1] ** 2))
     return float(np.max(estimates[giants])) / load_s, every, min(left, every)

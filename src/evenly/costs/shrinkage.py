@@ -13,7 +13,8 @@ from evenly.kernels.types import F64
 
 _OWN_AFTER = 8.0
 """A key's own variance counts as much as that of all keys once it has been seen 8 times more than once."""
-_SEEN_ONCE = 1.5
+_SEEN_ONCE = 1.05
+"""One row counts 1 up to rounding, and less as it is forgotten: a key that counts more was seen again, however long ago."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,13 +92,17 @@ def variances(known: Moments, rest: F64) -> Variances:
     # As in an analysis of variance: the mean squares among keys and within them, each by its degrees of freedom.
     groups = max(known.size + others - 1.0, 1.0)
     among = deviation / groups
-    unsure = groups / weight * math.sqrt(2.0 * among**2 / groups + 2.0 * within**2 / freedom) if freedom > 0.0 < weight else 0.0
+    unsure = (
+        groups / weight * math.sqrt(2.0 * among * among / groups + 2.0 * within * within / freedom)
+        if freedom > 0.0 < weight
+        else 0.0
+    )
     to_come = _to_come(known, rest, of_keys, between)
     return Variances(mean, total, within, between, freedom, of_keys, unsure, to_come)
 
 
 def seen_once(known: Moments) -> NDArray[np.bool_]:
-    """Which keys were seen once, or of late hardly more."""
+    """Which keys were seen once, or so long ago that no more is left of them."""
     return known.counts < _SEEN_ONCE
 
 

@@ -55,7 +55,7 @@ def _of_shuffle(stage: PastStage, tasks: int) -> Advice | None:
             return None  # a total or a limit is one task by its nature
         return Advice("everything is in one partition: partition by a key what need not see all rows")
     if exchange.keys and tasks > stage.instances and runs(stage, *GROUPED):
-        return Advice(f"{tasks} instances, with the keys placed by their weight", by_key_call(exchange.columns, tasks))
+        return Advice(f"{tasks} instances, with the keys placed by their weight", by_key_call(exchange.placeable, tasks))
     if "REPARTITION_BY_NUM" in exchange.origin or exchange.kind == "RoundRobinPartitioning":
         return Advice(f"another number in the job's own repartition: {tasks} instead of {exchange.partitions}")
     merged = _of_merged(stage, exchange, tasks) if exchange.coalesced else None

@@ -16,7 +16,7 @@ from evenly.diagnosis.executors import Executors
 from evenly.diagnosis.own_jobs import own_job
 from evenly.diagnosis.past import Application, OwnJobs, Unfinished
 from evenly.diagnosis.plans import QueryPlan
-from evenly.diagnosis.running import RunningStage
+from evenly.diagnosis.running import RunningStage, moment_ms
 from evenly.diagnosis.savings import in_turn_ms
 from evenly.diagnosis.stages import PastStage, Work
 from evenly.errors import EmptyStream
@@ -57,17 +57,16 @@ class _Reader:
         self.application.id = str(event.get("App ID", ""))
         attempt = event.get("App Attempt ID")
         self.application.attempt = None if attempt is None else str(attempt)
-        self.started = int(event.get("Timestamp", 0))
+        self.started = moment_ms(event.get("Timestamp", 0))
 
     def application_end(self, event: dict[str, Any]) -> None:
         self.over = True
-        self.last = max(self.last, int(event.get("Timestamp", 0)))
+        self.last = max(self.last, moment_ms(event.get("Timestamp", 0)))
 
     def executor_added(self, event: dict[str, Any]) -> None:
         info = event.get("Executor Info") or {}
-        self.executors.add(
-            str(event["Executor ID"]), str(info.get("Host", "")), self._slots(info), int(event.get("Timestamp", 0))
-        )
+        at = moment_ms(event.get("Timestamp", 0))
+        self.executors.add(str(event["Executor ID"]), str(info.get("Host", "")), self._slots(info), at)
 
     def _slots(self, info: dict[str, Any]) -> int:
         """How many tasks an executor takes at once: by its cores, and by its GPUs where tasks ask for one."""
@@ -76,10 +75,10 @@ class _Reader:
             asked = _number(self.properties.get(f"spark.task.resource.{name}.amount"), 0.0)
             if asked > 0.0:
                 slots = min(slots, len(told.get("addresses", ())) / asked)
-        return int(slots)
+        return max(0, int(slots))
 
     def executor_removed(self, event: dict[str, Any]) -> None:
-        self.executors.remove(str(event["Executor ID"]), int(event.get("Timestamp", 0)))
+        self.executors.remove(str(event["Executor ID"]), moment_ms(event.get("Timestamp", 0)))
 
     def query_start(self, event: dict[str, Any]) -> None:
         plan = self.plans.setdefault(int(event["executionId"]), QueryPlan(str(event.get("description", ""))))
@@ -90,26 +89,29 @@ class _Reader:
 
     def stage_submitted(self, event: dict[str, Any]) -> None:
         info = event["Stage Info"]
-        self.running[_key(info)] = RunningStage.submitted(info, event.get("Properties") or {})
+        if _key(info) not in self.ended:  # else the log has it twice
+            self.running[_key(info)] = RunningStage.submitted(info, event.get("Properties") or {})
 
     def task_start(self, event: dict[str, Any]) -> None:
         info = event["Task Info"]
+        task, launch = int(info["Task ID"]), moment_ms(info["Launch Time"])
         stage = self._stage(event)
-        self._at(int(info["Launch Time"]))
+        self._at(launch)
         if stage is not None:
-            stage.open[int(info["Task ID"])] = int(info["Launch Time"])
+            stage.open[task] = launch
 
     def task_end(self, event: dict[str, Any]) -> None:
         info = event["Task Info"]
+        launch, finish = moment_ms(info["Launch Time"]), moment_ms(info["Finish Time"])
         stage = self._stage(event)
-        self._at(int(info["Finish Time"]))
         executor = self.names.setdefault(str(info["Executor ID"]), str(info["Executor ID"]))
-        first = self.executors.first(executor, int(info["Launch Time"]))
+        first = self.executors.first(executor, launch)
         if stage is not None:  # else a copy that was killed after its stage had finished
             plan = self.plans.get(stage.query) if stage.query is not None else None
             stage.take(event, executor, _nothing if plan is None else plan.watched, first=first)
+        self._at(finish)
         if (event.get("Task End Reason") or {}).get("Reason") == "Success":
-            self.executors.ended(executor, int(info["Finish Time"]))
+            self.executors.ended(executor, finish)
 
     def _at(self, moment: int) -> None:
         self.last = max(self.last, moment)
@@ -125,6 +127,8 @@ class _Reader:
     def stage_completed(self, event: dict[str, Any]) -> None:
         info = event["Stage Info"]
         key = _key(info)
+        if key in self.ended:  # the log has it twice
+            return
         running = self.running.pop(key, None)
         self.ended.add(key)
         if info.get("Failure Reason") is not None:
@@ -232,6 +236,8 @@ class _Reader:
         ]
         if not application.finished and not application.unfinished:
             remedy = "the application ended without one" if self.over else "run the job to its end, or give a later copy"
+            if log.unreadable:
+                remedy = f"{log.unreadable} of its lines could not be read. Copy it again"
             raise EmptyStream(f"{log.path} has no stage that finished, so there is nothing to diagnose: {remedy}")
         return application
 
@@ -284,6 +290,6 @@ def read_application(log: EventLog, progress: Callable[[int], None] | None = Non
     for event in log.events(frozenset(_HANDLERS), progress):
         try:
             reader.take(event)
-        except (KeyError, TypeError, ValueError):
+        except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
             log.unreadable += 1
     return reader.result(log)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+SLOT, _OTHER_SLOT = "slot", "instance"
 _HOW = {
     "LeftOuter": "left",
     "RightOuter": "right",
@@ -31,14 +32,20 @@ def grouped_by(keys: Sequence[str], last: str) -> str:
     return ", ".join((*(quoted(name) for name in keys), quoted(last)))
 
 
+def slot_column(keys: Sequence[str]) -> str:
+    """The column that says where a key is: of another name where the user's own key has that one."""
+    return _OTHER_SLOT if SLOT in keys else SLOT
+
+
 def placed_call(keys: Sequence[str], instances: int) -> str:
     """Whole keys on the instance that has least to do, for an operator that follows."""
-    return f"df.transform(evenly.by_key, key={key_argument(keys)}, instances={instances})"
+    named = "" if slot_column(keys) == SLOT else f", slot={quoted(slot_column(keys))}"
+    return f"df.transform(evenly.by_key, key={key_argument(keys)}, instances={instances}{named})"
 
 
 def by_key_call(keys: Sequence[str], instances: int) -> str:
     """Whole keys on the instance that has least to do, and grouped."""
-    return f"{placed_call(keys, instances)}.groupBy({grouped_by(keys, 'slot')})"
+    return f"{placed_call(keys, instances)}.groupBy({grouped_by(keys, slot_column(keys))})"
 
 
 def unslotted_call(keys: Sequence[str], instances: int) -> str:

@@ -14,6 +14,7 @@ from evenly.diagnosis.calls import (
     grouped_by,
     placed_call,
     setting_call,
+    slot_column,
     split_by_key_call,
     unslotted_call,
 )
@@ -112,7 +113,7 @@ def _file_advice(stage: PastStage, slots: int) -> Advice:
 def _merged_advice(stage: PastStage, exchange: Exchange) -> Advice:
     tasks = max(stage.slots, stage.instances)
     if exchange.keys and runs(stage, *GROUPED):
-        return Advice("place the keys by their weight on a fixed number of instances", by_key_call(exchange.columns, tasks))
+        return Advice("place the keys by their weight on a fixed number of instances", by_key_call(exchange.placeable, tasks))
     return Advice(
         "switch the merging of partitions off for this query, so that short tasks fill the gaps",
         setting_call("spark.sql.adaptive.coalescePartitions.enabled", "false"),
@@ -123,16 +124,16 @@ def _by_keys(
     stage: PastStage, exchange: Exchange, read: Measured, why: str, limits: Thresholds, confidence: Confidence
 ) -> Finding:
     """Rows of one key are in one place: keys have to be placed by what they weigh, or split."""
-    if exchange.keys and exchange.keys[-1] == "slot":
-        keys = exchange.columns[:-1]
+    if exchange.placed:
         remedy = "the keys are placed by Evenly already, for other rows than these: learn the mapping anew"
-        return Finding(stage, Cause.KEYS, stage.saved_s, why, remedy, by_key_call(keys, stage.instances), confidence)
+        call = by_key_call(exchange.placeable, stage.instances)
+        return Finding(stage, Cause.KEYS, stage.saved_s, why, remedy, call, confidence)
     share = _hot_share(read.values)
     slots = min(stage.slots, int((read.values > 0).sum()))
     hot = share * slots > limits.hot_key
     # A key may be too heavy for one of very many instances and yet not for a slot: then fewer instances will do.
     instances = stage.slots if share * stage.instances > limits.hot_key else max(stage.instances, stage.slots)
-    keys = exchange.columns or ("key",)
+    keys = exchange.placeable or ("key",)
     made = "" if exchange.keys else f' (first make {exchange.named} a column, df.withColumn("key", …))'
     if hot:
         seems = (
@@ -175,7 +176,7 @@ def _hot_advice(stage: PastStage, exchange: Exchange, keys: tuple[str, ...], ins
 
 def _key_advice(stage: PastStage, keys: tuple[str, ...], instances: int) -> Advice:
     if any(WINDOWS.match(name) for name in stage.operators):
-        by = ", ".join((*keys, "slot"))
+        by = ", ".join((*keys, slot_column(keys)))
         return Advice(f"place the keys by their weight, and window by ({by})", placed_call(keys, instances))
     if runs(stage, *GROUPED) or any(AGGREGATES.match(name) or _COGROUP.search(name) for name in stage.operators):
         return Advice("place the keys by their weight", by_key_call(keys, instances))

@@ -159,7 +159,7 @@ def _cost_advice(stage: PastStage) -> Advice:
         return Advice("there are more tasks than slots already, so nothing short of cheaper rows helps here")
     if exchange is not None and exchange.keys and runs(stage, *GROUPED):
         remedy = f"rows of a key stay together here, so let short tasks fill the gaps: {filled} instances"
-        return Advice(remedy, by_key_call(exchange.columns, filled))
+        return Advice(remedy, by_key_call(exchange.placeable, filled))
     advice = with_tasks(stage, filled)
     if advice is None:
         return Advice("nothing that Spark lets be changed helps here")

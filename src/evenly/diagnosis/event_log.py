@@ -25,6 +25,8 @@ _EVENT = re.compile(rb'^\s*\{\s*"Event"\s*:\s*"([^"]+)"')
 _NOT_A_LOG = (
     'is not a Spark event log: it has no line that begins with {"Event":…}. Spark writes one if spark.eventLog.enabled is set'
 )
+_CUT = "breaks off before its first event: it is damaged, or the application had only begun to write it. Copy it again"
+_SURROGATE = b"\\ud"
 _NAMED = 5
 
 
@@ -42,6 +44,7 @@ class EventLog:
     truncated: bool = False
     gaps: list[str] = field(default_factory=list)
     _seen: int = field(default=0, repr=False)
+    _cut: bool = field(default=False, repr=False)
 
     @property
     def size_bytes(self) -> int:
@@ -56,7 +59,7 @@ class EventLog:
                 if event is not None:
                     yield event
         if self._seen == 0:
-            raise DamagedData(f"{self.path} {_NOT_A_LOG}")
+            raise DamagedData(f"{self.path} {_CUT if self._cut else _NOT_A_LOG}")
 
     def _event(self, line: bytes, kinds: frozenset[str]) -> dict[str, Any] | None:
         named = _EVENT.match(line)
@@ -72,6 +75,8 @@ class EventLog:
             return None
         try:
             event = json.loads(line)
+            if _SURROGATE in line.lower():
+                event = json.loads(_encodable(json.dumps(event, ensure_ascii=False)))
         except (ValueError, RecursionError):
             self.unreadable += 1
             return None
@@ -94,6 +99,7 @@ class EventLog:
                         yield b"".join(rest)
                         rest = [line]
         except Truncated:
+            self._cut = True
             self._breaks_off(path)
         except (OSError, pa.ArrowException, DamagedData) as error:
             if self._seen == 0:
@@ -106,7 +112,7 @@ class EventLog:
                 yield last
             else:
                 self._breaks_off(path)
-                if self._seen == 0:
+                if self._seen == 0 and not self._cut:
                     yield last
 
     def _breaks_off(self, path: Path) -> None:
@@ -116,6 +122,11 @@ class EventLog:
         else:
             said = f"{path.name} breaks off, and the log goes on in the next file: what came between is missing"
             self.gaps += [] if said in self.gaps else [said]
+
+
+def _encodable(text: str) -> str:
+    """The text without halves of characters, which a name has that was cut: nothing can print them or write them to a file."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _parses(line: bytes) -> bool:

@@ -9,7 +9,8 @@ from evenly.diagnosis.calls import join_call, joined_by_key_call, setting_call
 from evenly.diagnosis.findings import Advice
 from evenly.diagnosis.stages import Exchange, PastStage, column_name
 
-_HOW = re.compile(r", (Inner|Cross|LeftOuter|RightOuter|FullOuter|LeftSemi|LeftAnti|ExistenceJoin)")
+_HOW = re.compile(r", (Inner|Cross|LeftOuter|RightOuter|FullOuter|LeftSemi|LeftAnti)\b(?:, Build\w+)?(, .*)?")
+"""The joins that a call can write. Subqueries make others (ExistenceJoin, LeftSingle), which no call does."""
 _COLUMNS = re.compile(r" \[([^\]]+)\], \[([^\]]+)\],")
 _SMALL = 100 * MIB
 """A side that is small enough to be sent to every executor."""
@@ -31,32 +32,39 @@ def join_advice(stage: PastStage, exchange: Exchange, *, hot: bool, instances: i
     if not stage.work.join or len(sides) != 2:
         return None
     found = _HOW.search(stage.work.join)
-    how = found.group(1) if found else "Inner"
+    how, more = found.groups() if found else ("", None)
     heavy = _heavier(stage, sides) or exchange.side
     light = "right" if heavy == "left" else "left"
     told = f"it is the {heavy} side of the join (by {sides[heavy].named}) that is uneven"
     keys = _keys(stage.work.join) or {side: one.columns for side, one in sides.items()}
-    known = bool(keys["left"]) and len(keys["left"]) == len(keys["right"])
+    known = bool(how and keys["left"]) and len(keys["left"]) == len(keys["right"])
+    besides = " (and keep its other condition)" if more else ""
     if known and how in _KEEPS[light] and 0 <= _side_bytes(stage, sides, light) <= _SMALL:
         size = max(1, _side_bytes(stage, sides, light) // MIB)
         call = join_call(keys["left"], keys["right"], how, broadcast=light)
         return Advice(
-            f"{told}; the {light} side has about {size} MiB, so send it to every executor instead of shuffling both", call
+            f"{told}; the {light} side has about {size} MiB, so send it to every executor instead of shuffling both{besides}",
+            call,
         )
     if not hot:
+        if not how:
+            return Advice(f"{told}; a subquery made this join: write it as a join, and place both sides under one mapping")
         if not known:
             return Advice(
                 f"{told}; make the key a column on both sides, and place both under one mapping (evenly.learn_mapping)"
             )
         call = joined_by_key_call(keys["left"], keys["right"], how, heavy, instances)
-        return Advice(f"{told}; place both sides under one mapping that is learnt from the {heavy} side", call)
+        return Advice(f"{told}; place both sides under one mapping that is learnt from the {heavy} side{besides}", call)
     return _adaptive(stage, sides[heavy], told, how, heavy)
 
 
 def _keys(join: str) -> dict[str, tuple[str, ...]]:
-    """The columns of `SortMergeJoin [user], [id], Inner`: a shuffle may know them by other names. Nothing for expressions."""
+    """The columns of `SortMergeJoin [user], [id], Inner`: a shuffle may know them by other names. Nothing for expressions.
+
+    A field of a struct is one: it keeps the number of its attribute (`address#3.city`).
+    """
     found = _COLUMNS.search(join)
-    if found is None or "(" in found.group(1) + found.group(2):
+    if found is None or any(mark in found.group(1) + found.group(2) for mark in "(#"):
         return {}
     left, right = (tuple(column_name(name) for name in found.group(side).split(", ")) for side in (1, 2))
     return {"left": left, "right": right} if len(left) == len(right) else {}

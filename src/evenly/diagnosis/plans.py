@@ -18,6 +18,8 @@ _ROWS_OUT = "number of output rows"
 _PARTITIONING = re.compile(r"(\w*[pP]artitioning|SinglePartition)\b")
 _ORIGIN = re.compile(r"\b(REPARTITION\w*|REBALANCE\w*|ENSURE_REQUIREMENTS)\b")
 _ATTRIBUTE = re.compile(r"#\d+L?")
+_WHOLE_ATTRIBUTE = re.compile(r"#\d+L?(?![\dL.\[])")
+"""Of a column itself, and not of a field of it."""
 _PLAIN = re.compile(r"^([^()#]+)#\d+L?$")
 _INTERNAL = re.compile(r"^(_groupingexpression|_w\d+$|pythonUDF\d+$|_distribution|__)")
 _FUNCTION = re.compile(r"(\w+)\(")
@@ -51,9 +53,11 @@ class _Node:
             node = node.above
 
     def downwards(self) -> Iterator[_Node]:
-        for child in self.below:
-            yield child
-            yield from child.downwards()
+        waiting = self.below[::-1]
+        while waiting:
+            node = waiting.pop()
+            yield node
+            waiting.extend(node.below[::-1])
 
 
 @dataclass
@@ -114,7 +118,7 @@ class QueryPlan:
             operators=tuple(dict.fromkeys(node.name for node in named)),
             functions=tuple(dict.fromkeys(name for node in named if PYTHON.search(node.name) for name in _functions(node))),
             reads=tuple(exchange for _, exchange in sorted(reads, key=lambda read: read[0].place)),
-            join=next((_ATTRIBUTE.sub("", node.text) for node in named if _JOINS.match(node.name)), ""),
+            join=next((_WHOLE_ATTRIBUTE.sub("", node.text) for node in named if _JOINS.match(node.name)), ""),
             scan=next((node.text or node.name for node in reversed(named) if _SCANS.match(node.name)), ""),
             rdds=rdds,
             adaptive=self.adaptive,
@@ -178,9 +182,11 @@ def parse_exchange(text: str) -> Exchange:
     kind = found.group(1)
     origin = _ORIGIN.search(text)
     arguments = _arguments(text[found.end() :])
-    partitions = int(arguments.pop()) if arguments and arguments[-1].isdigit() else None
+    partitions = int(arguments.pop()) if arguments and arguments[-1].isdecimal() else None
+    arguments = list(dict.fromkeys(arguments))
     plain = [_PLAIN.match(argument) for argument in arguments]
-    keys = tuple(match.group(1).strip() for match in plain if match is not None)
+    # Two columns of the same name, of both sides of a join, can be told apart by nobody.
+    keys = tuple(dict.fromkeys(match.group(1).strip() for match in plain if match is not None))
     return Exchange(
         kind=kind,
         expressions=tuple(_ATTRIBUTE.sub("", argument) for argument in arguments),

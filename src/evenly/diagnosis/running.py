@@ -20,6 +20,8 @@ _STARTED, _READY = "time to start Python workers", "time to initialize Python wo
 """Metrics by which Spark 4 tells what a Python worker's start took within the run time, in ms. Of a worker that served another
 task before, the second is counted from that task's end, and the first is not told: it did not start."""
 _SAID = 160
+_MOST = 1 << 45
+"""No task reads so many rows or bytes, and no clock shows so many ms: such a number is damage, and sums of it overflow."""
 
 
 @dataclass
@@ -43,6 +45,7 @@ class RunningStage:
     executors: list[str] = field(default_factory=list)
     open: dict[int, int] = field(default_factory=dict)
     done: set[int] = field(default_factory=set)
+    attempts: set[tuple[int, int]] = field(default_factory=set)
     failed: int = 0
     failed_ms: int = 0
     failure: str = ""
@@ -64,34 +67,40 @@ class RunningStage:
     def take(self, event: dict[str, Any], executor: str, watched: Callable[[int], str | None], *, first: bool) -> None:
         """An attempt of a task that ended."""
         info = event["Task Info"]
-        launch, finish = int(info["Launch Time"]), int(info["Finish Time"])
-        self.open.pop(int(info["Task ID"]), None)
+        launch, finish = moment_ms(info["Launch Time"]), moment_ms(info["Finish Time"])
+        task, index = int(info["Task ID"]), moment_ms(info["Index"])
+        reason, metrics = event.get("Task End Reason") or {}, event.get("Task Metrics")
+        succeeded = reason.get("Reason") == "Success"
+        measured = None if metrics is None else _measured(metrics)
+        python, counted = _updates(info.get("Accumulables", ()), watched)
+        # All of the event has been read: what is damaged has been refused, and nothing of it is kept.
+        if (task, launch) in self.attempts:  # the log has it twice
+            return
+        self.attempts.add((task, launch))
+        self.open.pop(task, None)
         self.launch.append(launch)
         self.finish.append(max(finish, launch))
         self.speculative += bool(info.get("Speculative"))
-        index = int(info["Index"])
-        reason = event.get("Task End Reason") or {}
-        succeeded = reason.get("Reason") == "Success"
-        metrics = event.get("Task Metrics")
         if not succeeded and not info.get("Killed") and reason.get("Reason") != "TaskKilled":
             self.failed += 1
             self.failed_ms += max(finish - launch, 0)
             self.failure = self.failure or _failure(reason)
-        if not succeeded or metrics is None or index in self.done:
+        if not succeeded or measured is None or index in self.done:
             return
-        python, counted = _updates(info.get("Accumulables", ()), watched)
-        measured = _measured(metrics)
-        run = min(measured[0], max(finish - launch, 0)) if finish > launch else measured[0]
+        run, cpu, rows, size, out, collecting, fetching, spilled = measured
+        run = min(run, finish - launch) if finish > launch else run
+        collecting, fetching = min(collecting, run), min(fetching, run)
         self.done.add(index)
         self.executors.append(executor)
-        row = (run, *measured[1:], min(python, run), launch, max(finish, launch), int(first), index)
+        counts = (run, cpu, rows, size, out, collecting, fetching, spilled)
+        row = (*counts, min(python, run), launch, max(finish, launch), int(first), index)
         for name, value in zip(_COLUMNS, row, strict=True):
             self.columns[name].append(value)
         self.joined.append(counted.pop(-1, 0))
-        for number, rows in counted.items():
+        for number, read in counted.items():
             column = self.by_read.setdefault(number, array("q"))
             column.extend([0] * (len(self.done) - 1 - len(column)))
-            column.append(rows)
+            column.append(read)
 
     def schedule(self) -> Schedule:
         """When its attempts held slots."""
@@ -132,16 +141,29 @@ def _updates(accumulables: list[dict[str, Any]], watched: Callable[[int], str | 
     for one in accumulables:
         number, name = int(one.get("ID", -1)), one.get("Name")
         if name in python:
-            python[name] += max(0, _whole(one.get("Update")))
+            python[name] += _count(_whole(one.get("Update")))
         elif (kind := watched(number)) is not None:
             key = -1 if kind == "joined" else number
-            counted[key] = counted.get(key, 0) + max(0, _whole(one.get("Update")))
+            counted[key] = counted.get(key, 0) + _count(_whole(one.get("Update")))
     return sum(python.values()) if python[_STARTED] else 0, counted
 
 
 def _whole(value: object) -> int:
     text = str(value)
-    return int(text) if text.lstrip("-").isdigit() else 0
+    return int(text) if text.removeprefix("-").isdecimal() else 0
+
+
+def moment_ms(value: Any) -> int:
+    """A moment, or any other number that has to be there, as an event tells it."""
+    moment = int(value)
+    if not 0 <= moment < _MOST:
+        raise ValueError(f"a number of an event is out of range: {value}")
+    return moment
+
+
+def _count(value: Any) -> int:
+    """What a task counted. Clocks that are set back make Spark tell times below 0: these are none."""
+    return moment_ms(max(0, int(value)))
 
 
 def _failure(reason: dict[str, Any]) -> str:
@@ -154,14 +176,16 @@ def _measured(metrics: dict[str, Any]) -> tuple[int, ...]:
     shuffle, read = metrics.get("Shuffle Read Metrics") or {}, metrics.get("Input Metrics") or {}
     written, output = metrics.get("Shuffle Write Metrics") or {}, metrics.get("Output Metrics") or {}
     return (
-        int(metrics.get("Executor Run Time", 0)),
-        int(metrics.get("Executor CPU Time", 0)) // 1_000_000,
-        int(shuffle.get("Total Records Read", 0)) + int(read.get("Records Read", 0)),
-        int(shuffle.get("Remote Bytes Read", 0)) + int(shuffle.get("Local Bytes Read", 0)) + int(read.get("Bytes Read", 0)),
-        int(written.get("Shuffle Records Written", 0)) + int(output.get("Records Written", 0)),
-        int(metrics.get("JVM GC Time", 0)),
-        int(shuffle.get("Fetch Wait Time", 0)),
-        int(metrics.get("Disk Bytes Spilled", 0)),
+        _count(metrics.get("Executor Run Time", 0)),
+        _count(int(metrics.get("Executor CPU Time", 0)) // 1_000_000),
+        _count(shuffle.get("Total Records Read", 0)) + _count(read.get("Records Read", 0)),
+        _count(shuffle.get("Remote Bytes Read", 0))
+        + _count(shuffle.get("Local Bytes Read", 0))
+        + _count(read.get("Bytes Read", 0)),
+        _count(written.get("Shuffle Records Written", 0)) + _count(output.get("Records Written", 0)),
+        _count(metrics.get("JVM GC Time", 0)),
+        _count(shuffle.get("Fetch Wait Time", 0)),
+        _count(metrics.get("Disk Bytes Spilled", 0)),
     )
 
 

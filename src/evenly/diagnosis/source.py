@@ -52,6 +52,8 @@ def check_columns(path: Path, names: Sequence[str]) -> None:
                 known = reader.schema.names
         else:
             return
+    except UnicodeDecodeError as error:
+        raise DamagedData(f"the headings of {file} are not UTF-8: save it again as UTF-8") from error
     except (pa.ArrowException, OSError) as error:
         heading = " with a line of headings" if kind == "csv" else ""
         raise DamagedData(f"{file} is not a {kind} file{heading}, or is damaged: {str(error).splitlines()[0]}") from error

@@ -51,6 +51,16 @@ class Exchange:
         return tuple(column_name(key) for key in self.keys)
 
     @property
+    def placed(self) -> bool:
+        """Whether Evenly placed its keys: the last column is the slot that it added."""
+        return len(self.keys) > 1 and self.keys[-1] == "slot"
+
+    @property
+    def placeable(self) -> tuple[str, ...]:
+        """The key columns that Evenly would place: those of the user's, without a slot that it added."""
+        return self.columns[:-1] if self.placed else self.columns
+
+    @property
     def coalesced(self) -> bool:
         """Whether adaptive execution merged its small partitions."""
         return "coalesced" in self.read

@@ -15,7 +15,15 @@ from evenly.notebook import shown
 
 MOST_OF_IT = 0.8
 _FEW_ROWS = 100
-"""With fewer state rows per instance, chance alone makes them uneven."""
+"""With fewer rows per instance, chance alone makes them uneven."""
+
+
+def _even_pct(rows: Sequence[int]) -> float:
+    """The λ up to which rows are even: a small one, or what chance makes of so few rows."""
+    mean = sum(rows) / len(rows) if rows else 0.0
+    if not 0.0 < mean < _FEW_ROWS:
+        return EVEN_PCT
+    return max(EVEN_PCT, 100.0 * float(np.sqrt(2.0 * np.log(max(len(rows), 2)) / mean)))
 
 
 @dataclass(frozen=True)
@@ -54,9 +62,7 @@ class StateDiagnosis:
     @property
     def even(self) -> bool:
         """Whether there is nothing to do: λ is small, or no more than chance makes of so few rows."""
-        mean = sum(self.rows) / self.instances
-        by_chance = 100.0 * float(np.sqrt(2.0 * np.log(max(self.instances, 2)) / mean)) if mean > 0.0 else 0.0
-        return self.imbalance_pct <= max(EVEN_PCT, by_chance if mean < _FEW_ROWS else 0.0)
+        return self.imbalance_pct <= _even_pct(self.rows)
 
     @property
     def why(self) -> str:
@@ -97,6 +103,7 @@ class StateDiagnosis:
 class CheckpointDiagnosis:
     """The stores of a checkpoint, which versions of Evenly's mapping stand beside it, and what the last batches carried.
 
+    `expected_pct` is the λ of the rows that the last of these mappings was made for: above 0 where a key is too heavy.
     A mapping balances the rows that batches carry, so it is these that say whether it fits; the state says where memory goes.
     """
 
@@ -104,13 +111,14 @@ class CheckpointDiagnosis:
     stores: tuple[StateDiagnosis, ...]
     mappings: tuple[int, ...]
     carried: Carried | None = None
+    expected_pct: float = 0.0
 
     @property
     def carried_even(self) -> bool | None:
         """Whether what the last batches carried under the mapping in force was even; None where that is not known."""
         if self.carried is None or not self.mappings or self.carried.version != self.mappings[-1]:
             return None
-        return self.carried.imbalance_pct <= EVEN_PCT
+        return self.carried.imbalance_pct <= _even_pct(self.carried.rows)
 
     @property
     def carried_told(self) -> str:
@@ -118,8 +126,9 @@ class CheckpointDiagnosis:
         if self.carried is None or self.carried_even is None:
             return ""
         rows = sum(self.carried.rows)
+        counted = "1 row" if rows == 1 else f"{rows:,} rows"
         batches = "batch" if self.carried.batches == 1 else f"{self.carried.batches} batches"
-        return f"the last {batches} carried {rows:,} rows, λ {self.carried.imbalance_pct:.0f} % over the instances"
+        return f"the last {batches} carried {counted}, λ {self.carried.imbalance_pct:.0f} % over the instances"
 
     @property
     def advice(self) -> str:
@@ -144,7 +153,13 @@ class CheckpointDiagnosis:
 
     def _under_mapping(self, *, even: bool) -> str:
         named = f"Evenly's mapping (version {self.mappings[-1]})"
-        if not self.carried_even:
+        if self.carried is not None and not self.carried_even:
+            if self.carried.imbalance_pct <= self.expected_pct + EVEN_PCT:
+                return (
+                    f"The rows are uneven under {named}: {self.carried_told}, and were when it was made (λ "
+                    f"{self.expected_pct:.0f} %). They have not drifted, so a new mapping does not help: whole keys are too "
+                    "heavy for so many instances. Take fewer instances, with a new checkpoint, or a key of more columns."
+                )
             return (
                 f"The rows have drifted away from {named}: {self.carried_told}. Start the query again with "
                 "evenly.stream_by_key, which makes a new mapping and moves the state to it."
@@ -161,7 +176,7 @@ class CheckpointDiagnosis:
         facts: dict[str, object] = {"checkpoint": self.checkpoint}
         loads: dict[str, Sequence[float]] = {}
         for store in self.stores:
-            name = f"{store.name} {store.store}".strip()
+            name = f"operator {store.operator}, {store.name} {store.store}".strip()
             facts[name] = store.why
             loads[f"state rows of {name}"] = store.rows
         if self.carried is not None:
@@ -203,8 +218,12 @@ class CheckpointDiagnosis:
 
 
 def checkpoint_diagnosis(
-    checkpoint: str, stores: Sequence[StateDiagnosis], mappings: Sequence[int], carried: Carried | None = None
+    checkpoint: str,
+    stores: Sequence[StateDiagnosis],
+    mappings: Sequence[int],
+    carried: Carried | None = None,
+    expected_pct: float = 0.0,
 ) -> CheckpointDiagnosis:
     """The stores that matter least even first."""
     ordered = tuple(sorted(stores, key=lambda one: -one.imbalance_pct))
-    return CheckpointDiagnosis(checkpoint, ordered, tuple(sorted(mappings)), carried)
+    return CheckpointDiagnosis(checkpoint, ordered, tuple(sorted(mappings)), carried, expected_pct)

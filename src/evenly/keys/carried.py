@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
+from evenly.errors import DamagedData
 from evenly.keys.batches import Batch
 from evenly.measures.load import imbalance_pct
 from evenly.sealed import opened, sealed
@@ -49,8 +50,17 @@ class Carried:
     def from_json(cls, text: str | bytes, *, source: str) -> Carried:
         """What was kept. Refused: what is damaged, or of a later format."""
         content = opened(text, kind=_FORMAT, version=_FORMAT_VERSION, what="count of carried rows", source=source)
-        names = ("version", "batches", "last_batch", "read")
-        return cls(**{name: content[name] for name in names}, rows=tuple(int(count) for count in content["rows"]))
+        try:
+            version, batches, last = (int(content[name]) for name in ("version", "batches", "last_batch"))
+            rows = tuple(int(count) for count in content["rows"])
+            read = bool(content["read"])
+        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+            raise DamagedData(
+                f"{source} does not say what batches carried: {error!r}. The running query writes it again"
+            ) from error
+        if not rows or min(rows) < 0:
+            raise DamagedData(f"{source} has the rows {list(rows)}, and needs 0 or more of each instance")
+        return cls(version, batches, last, rows, read)
 
 
 def carried_rows(batches: Iterable[Batch], version: int) -> Carried | None:

@@ -19,5 +19,5 @@ _PAGES.filters["shown"] = shown
 
 
 def rendered(template: str, **values: object) -> str:
-    """The page of a template, which extends `base.html`."""
-    return _PAGES.get_template(f"{template}.html").render(values)
+    """The page of a template, which extends `base.html`. Bytes of a path that are no text become question marks."""
+    return _PAGES.get_template(f"{template}.html").render(values).encode("utf-8", "replace").decode()

