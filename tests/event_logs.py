@@ -126,3 +126,10 @@ def skewed_job(rows=(100, 100, 100, 500), ms_a_row=20):
 def text(events):
     """As Spark writes them: one JSON object a line, without spaces."""
     return "".join(json.dumps(event, separators=(",", ":")) + "\n" for event in events).encode()
+
+
+def written(tmp_path, content, name="app-1"):
+    """The path of a log with this content."""
+    path = tmp_path / name
+    path.write_bytes(content)
+    return path

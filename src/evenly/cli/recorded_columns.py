@@ -10,7 +10,7 @@ import pyarrow.csv as pa_csv
 
 from evenly.errors import DamagedData, EmptyStream, InvalidCost, UnknownColumn
 from evenly.kernels.types import F64
-from evenly.streams.recorded import read_column
+from evenly.streams.recorded import csv_headings, read_column
 
 
 def keys_of(file: Path, name: str) -> pa.ChunkedArray:
@@ -35,12 +35,9 @@ def _column(file: Path, name: str) -> pa.ChunkedArray:
     if not file.is_file():
         raise DamagedData(f"{file} is not a file: give the path of a Parquet or CSV file")
     try:
-        with pa_csv.open_csv(file) as reader:
-            known = reader.schema.names
+        known = csv_headings(file)
         if name not in known:
             raise UnknownColumn(f"{file} has no column {name!r}: it has {', '.join(known)}")
         return pa_csv.read_csv(file, convert_options=pa_csv.ConvertOptions(include_columns=[name])).column(0)
-    except UnicodeDecodeError as error:
-        raise DamagedData(f"the headings of {file} are not UTF-8: save it again as UTF-8") from error
     except (pa.ArrowException, OSError) as error:
         raise DamagedData(f"{file} is not a CSV file with a line of headings, or is damaged: {error}") from error

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from evenly.errors import DamagedData, EmptyStream, UnknownColumn
+from evenly.streams.recorded import csv_headings
 
 KINDS = ("parquet", "csv", "json", "orc")
 
@@ -48,12 +48,9 @@ def check_columns(path: Path, names: Sequence[str]) -> None:
         if kind == "parquet":
             known = pq.read_schema(file).names
         elif kind == "csv":
-            with pa_csv.open_csv(file) as reader:
-                known = reader.schema.names
+            known = csv_headings(file)
         else:
             return
-    except UnicodeDecodeError as error:
-        raise DamagedData(f"the headings of {file} are not UTF-8: save it again as UTF-8") from error
     except (pa.ArrowException, OSError) as error:
         heading = " with a line of headings" if kind == "csv" else ""
         raise DamagedData(f"{file} is not a {kind} file{heading}, or is damaged: {str(error).splitlines()[0]}") from error

@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from evenly.diagnosis.calls import SLOT
 from evenly.diagnosis.savings import in_turn_ms, left_at_the_end_ms
 from evenly.errors import InvalidParameter
 from evenly.kernels.types import F64, I64
@@ -53,7 +54,7 @@ class Exchange:
     @property
     def placed(self) -> bool:
         """Whether Evenly placed its keys: the last column is the slot that it added."""
-        return len(self.keys) > 1 and self.keys[-1] == "slot"
+        return len(self.keys) > 1 and self.keys[-1] == SLOT
 
     @property
     def placeable(self) -> tuple[str, ...]:

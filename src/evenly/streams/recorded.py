@@ -1,4 +1,4 @@
-"""Recorded streams: a column of a Parquet file, in the file's order."""
+"""Recorded streams: a column of a Parquet file, in the file's order; and the columns that a CSV file has."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from evenly.errors import DamagedData, UnknownColumn
@@ -24,6 +25,15 @@ def replay(path: str | os.PathLike[str], column: str, *, batch: int = 65_536) ->
     with _opened(path, column) as file:
         for part in file.iter_batches(batch_size=batch, columns=[column]):
             yield part.column(0)
+
+
+def csv_headings(path: Path) -> list[str]:
+    """The names of a CSV file's columns; what else is wrong with the file is Arrow's error."""
+    try:
+        with pa_csv.open_csv(path) as reader:
+            return list(reader.schema.names)
+    except UnicodeDecodeError as error:
+        raise DamagedData(f"the headings of {path} are not UTF-8: save it again as UTF-8") from error
 
 
 @contextmanager
