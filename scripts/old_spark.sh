@@ -15,6 +15,6 @@ for release in "$@"; do
     "$python" -m venv "$folder/$release"
     "$folder/$release/bin/python" -m pip install --quiet "pyspark[sql]==$release.*" '.[spark]' pytest
     echo "PySpark $release: testing"
-    "$folder/$release/bin/python" -m pytest tests/old_spark -W default
+    "$folder/$release/bin/python" -m pytest tests/old_spark --confcutdir tests/old_spark -W default
     rm -rf "${folder:?}/$release"
 done
