@@ -17,10 +17,11 @@ class Flow:
 
         flow = evenly.Flow("sizes")
         urls = flow.source("urls", format="parquet", path="/data/urls")
-        sizes = urls.shuffle(16).row(fetch, schema="host string, size long", threads=8)
+        sizes = urls.shuffle(instances=16).row(fetch, schema="size long", threads=8)
         sizes.where("size > 0").sink("kept", format="parquet", path="/data/sizes")
 
-    `dataflow()` is what was built, checked. An operator is named after its function, unless `name` says otherwise.
+    `dataflow()` is what was built, checked; `evenly.run` runs it. An operator is named after its function, unless `name` says
+    otherwise.
     """
 
     def __init__(self, name: str, about: str = "") -> None:

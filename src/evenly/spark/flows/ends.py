@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from evenly.dataflow.graph import Dataflow, Operator
 from evenly.emission.destinations import HttpPost, TcpLines
 from evenly.errors import EvenlyError
-from evenly.spark.flows.frames import checked_frame, loaded
+from evenly.spark.flows.frames import checked_frame
+from evenly.spark.flows.functions import loaded
 from evenly.spark.sending.send import send
 
 FILES = ("parquet", "orc", "json", "csv", "avro", "text", "xml")
@@ -54,6 +55,13 @@ def check_sink(flow: Dataflow, one: Operator) -> None:
 
 def write(flow: Dataflow, one: Operator, rows: DataFrame, batch: int | None) -> None:
     """Write what a sink gets; `batch` is the number of a stream's batch, which may be written again."""
+    try:
+        _write(flow, one, rows, batch)
+    except AnalysisException as error:
+        raise flow.error(f"the sink {one.name!r} cannot be written: {_first_line(error)}", one) from error
+
+
+def _write(flow: Dataflow, one: Operator, rows: DataFrame, batch: int | None) -> None:
     options = dict(one.options)
     if one.function:
         loaded(one)(rows, 0 if batch is None else batch)

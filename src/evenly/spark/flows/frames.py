@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -13,7 +12,6 @@ from pyspark.sql.types import IntegerType, StructField, StructType
 
 from evenly.costs.call_options import CallOptions
 from evenly.costs.model import CostModel
-from evenly.dataflow.functions import load
 from evenly.dataflow.graph import Dataflow, Edge, Operator
 from evenly.dataflow.stages import Stage
 from evenly.errors import InvalidDataflow
@@ -21,14 +19,10 @@ from evenly.spark.arrow_schema import arrow_schema
 from evenly.spark.costs.apply_by_cost import apply_by_cost
 from evenly.spark.costs.options import checked_schema
 from evenly.spark.costs.watch import CostWatch
+from evenly.spark.flows.functions import loaded
 from evenly.spark.keyed.by_key import by_key
 from evenly.worker.flowing import Graph, Node, flowing
 from evenly.worker.results import Shape
-
-
-def loaded(one: Operator) -> Callable[..., Any]:
-    """The function of an operator."""
-    return load(one.function) if isinstance(one.function, str) else one.function
 
 
 @dataclass

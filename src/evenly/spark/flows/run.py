@@ -16,7 +16,8 @@ from evenly.dataflow.graph import Dataflow
 from evenly.dataflow.stages import Stage, only_source, stages_of
 from evenly.errors import InvalidParameter
 from evenly.spark.flows.ends import check_sink, read, write
-from evenly.spark.flows.frames import Frames, checked_frame, default_instances, loaded
+from evenly.spark.flows.frames import Frames, checked_frame, default_instances
+from evenly.spark.flows.functions import loaded
 from evenly.spark.session import local_session
 from evenly.spark.streaming.query_settings import QuerySettings, Trigger
 from evenly.spark.streaming.running_query import RunningQuery
@@ -36,7 +37,11 @@ def run(
 ) -> RunningQuery | None:
     """Run a dataflow on Spark: with a `checkpoint` as a streaming query, which is returned; without one once, as a batch.
 
-        query = evenly.run("sizes.yaml", spark=spark, checkpoint="/data/checkpoint", trigger={"availableNow": True})
+        df.select("host").write.parquet("/data/urls")
+        flow = evenly.Flow("sizes")
+        urls = flow.source("urls", format="parquet", path="/data/urls")
+        urls.shuffle(instances=16).row(fetch, schema="size long", threads=8).sink("kept", format="parquet", path="/data/sizes")
+        query = evenly.run(flow, spark=spark, checkpoint="/data/checkpoint")
         query.awaitTermination()
 
     - `flow`: a `Dataflow`, a `Flow` that was built in Python, or the path of a YAML file (`evenly.dataflow.files`).

@@ -1,0 +1,213 @@
+"""Dataflows run on a real session: as a batch and as a stream, row for row what plain Spark gives."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from pyspark.sql import functions as F
+
+import evenly
+from evenly.dataflow.files import dataflow_yaml
+from evenly.errors import FunctionFailed, InvalidDataflow, InvalidParameter
+
+WORDS = "id long, word string"
+
+
+def split(row):
+    for word in row.text.split():
+        yield {"id": row.id, "word": word}
+
+
+def lengths(batch):
+    return pa.table({"id": batch["id"], "n": pc.cast(pc.utf8_length(batch["word"]), pa.int64())})
+
+
+def same(row):
+    return row
+
+
+def size(row):
+    return len(row.text)
+
+
+def counted(placed):
+    return placed.groupBy("word", "slot").count()
+
+
+def fails(row):
+    raise ValueError(f"no {row.id}")
+
+
+@pytest.fixture(scope="module")
+def lines(spark, tmp_path_factory):
+    path = str(tmp_path_factory.mktemp("flows") / "in")
+    text = F.concat_ws(" ", F.lit("w"), F.col("id") % 7, F.col("id") % 3)
+    spark.range(300, numPartitions=3).select("id", text.alias("text")).write.parquet(path)
+    return path
+
+
+@pytest.fixture
+def rows(spark, tmp_path):
+    """What a sink has, each row with how often it is there."""
+
+    def read(name, *columns):
+        return Counter(map(tuple, spark.read.parquet(str(tmp_path / name)).select(*columns).collect()))
+
+    return read
+
+
+def fan_out(lines, folder):
+    """One worker whose rows leave it at two places, one of them read twice."""
+    flow = evenly.Flow("words")
+    words = flow.source("lines", format="parquet", path=lines).shuffle(2).row(split, schema=WORDS, threads=3)
+    words.batch(lengths, schema="id long, n long", name="length").sink(
+        "lengths", format="parquet", path=str(folder / "lengths")
+    )
+    again = words.row(same, schema=WORDS, threads=2)
+    again.where("word = 'w'").sink("ws", format="parquet", path=str(folder / "ws"))
+    again.sink("all", format="parquet", path=str(folder / "all"))
+    return flow
+
+
+def expected(spark, lines):
+    words = spark.read.parquet(lines).select("id", F.explode(F.split("text", " ")).alias("word"))
+    return Counter(map(tuple, words.collect()))
+
+
+def check(found, rows):
+    assert rows("all", "id", "word") == found
+    assert rows("ws", "id", "word") == Counter({row: count for row, count in found.items() if row[1] == "w"})
+    sizes = Counter()
+    for (identity, word), count in found.items():
+        sizes[identity, len(word)] += count
+    assert rows("lengths", "id", "n") == sizes
+
+
+def ended(query):
+    if query is not None:
+        query.awaitTermination()
+
+
+def persisted(spark):
+    return spark.sparkContext._jsc.getPersistentRDDs().size()
+
+
+def test_a_batch_gives_what_spark_gives_and_leaves_nothing_behind(spark, lines, tmp_path, rows):
+    before = persisted(spark)
+    assert evenly.run(fan_out(lines, tmp_path), spark=spark) is None
+    check(expected(spark, lines), rows)
+    assert persisted(spark) == before
+
+
+def test_a_stream_gives_the_same_and_goes_on_after_a_restart(spark, tmp_path, rows, lines):
+    path = tmp_path / "in"
+    spark.read.parquet(lines).where("id < 200").write.parquet(str(path))
+    before = persisted(spark)
+    flow = fan_out(str(path), tmp_path).dataflow()
+    for part in ("id < 0", "id >= 200"):
+        spark.read.parquet(lines).where(part).write.mode("append").parquet(str(path))
+        evenly.run(
+            flow, spark=spark, checkpoint=tmp_path / "checkpoint", trigger={"availableNow": True}, query_name="words"
+        ).awaitTermination()
+    check(expected(spark, lines), rows)
+    assert set(spark.read.parquet(str(tmp_path / "all")).select("batch").distinct().collect()) == {(0,), (1,)}
+    assert persisted(spark) == before
+
+
+def test_a_batch_that_is_run_again_is_written_once(spark, lines, tmp_path, rows):
+    """A sink that fails once behind the others: Spark runs the batch again after a restart."""
+    asked = []
+
+    def second_time(found, batch_id):
+        asked.append((batch_id, found.count()))
+        if len(asked) == 1:
+            raise RuntimeError("not now")
+
+    words = evenly.Flow("again")
+    read = words.source("lines", format="parquet", path=lines)
+    read.row(split, schema=WORDS).sink("all", format="parquet", path=str(tmp_path / "all"))
+    read.sink("last", function=second_time)
+    query = evenly.run(words, spark=spark, checkpoint=tmp_path / "checkpoint", trigger={"availableNow": True})
+    with pytest.raises(Exception, match="not now"):
+        query.awaitTermination()
+    evenly.run(words, spark=spark, checkpoint=tmp_path / "checkpoint", trigger={"availableNow": True}).awaitTermination()
+    assert asked == [(0, 300), (0, 300)]
+    assert rows("all", "id", "word") == expected(spark, lines)
+
+
+def test_state_is_placed_by_key_and_what_follows_it_runs_in_each_batch(spark, lines, tmp_path, rows):
+    flow = evenly.Flow("counts")
+    words = flow.source("lines", format="parquet", path=lines).row(split, schema=WORDS)
+    counts = words.by_key("word", instances=2).state(counted)
+    counts.row(same, schema="word string, slot int, count long").sink("counts", format="parquet", path=str(tmp_path / "counts"))
+    query = evenly.run(flow, spark=spark, checkpoint=tmp_path / "checkpoint", trigger={"availableNow": True})
+    query.awaitTermination()
+    assert isinstance(query, evenly.KeyedQuery)
+    found = Counter()
+    for (_, word), count in expected(spark, lines).items():
+        found[word] += count
+    assert rows("counts", "word", "count") == Counter(dict.fromkeys(found.items(), 1))
+
+
+def test_costs_are_learnt_from_batch_to_batch(spark, lines, tmp_path, rows, caplog):
+    caplog.set_level("INFO", "evenly")
+    flow = evenly.Flow("costs")
+    read = flow.source("lines", format="parquet", path=lines, options={"maxFilesPerTrigger": "1"})
+    read.by_cost("text", instances=2).row(size, schema="n long").sink("sizes", format="parquet", path=str(tmp_path / "sizes"))
+    evenly.run(flow, spark=spark, checkpoint=tmp_path / "checkpoint", trigger={"availableNow": True}).awaitTermination()
+    assert rows("sizes", "n") == {(5,): 300}
+    told = [record.getMessage() for record in caplog.records if record.getMessage().startswith("apply_by_cost")]
+    assert sum("nothing is known of costs yet" in text for text in told) <= 2
+    assert len(told) >= 3
+
+
+def test_a_dataflow_of_functions_runs_from_its_yaml(spark, lines, tmp_path, rows):
+    path = tmp_path / "flow.yaml"
+    path.write_text(dataflow_yaml(fan_out(lines, tmp_path).dataflow()))
+    evenly.run(path, spark=spark)
+    check(expected(spark, lines), rows)
+    with pytest.raises(InvalidDataflow, match=r"flow\.yaml, line \d+: the sink 'lengths' cannot be written: .*ALREADY_EXISTS"):
+        evenly.run(path, spark=spark)
+
+
+@pytest.mark.parametrize("checkpoint", [None, "checkpoint"])
+def test_a_row_that_fails_is_told_with_its_operator(spark, lines, tmp_path, checkpoint):
+    flow = evenly.Flow("fails")
+    read = flow.source("lines", format="parquet", path=lines)
+    read.row(same, schema="id long, text string").row(fails, schema="id long").sink("sink", format="noop")
+    at = None if checkpoint is None else tmp_path / checkpoint
+    with pytest.raises(FunctionFailed, match=r"the operator 'fails' raised ValueError: no \d+; on"):
+        ended(evenly.run(flow, spark=spark, checkpoint=at, trigger=at and {"availableNow": True}))
+
+
+def test_what_is_wrong_is_said_before_anything_runs(spark, lines, tmp_path):
+    def flow(path=lines, **row):
+        made = evenly.Flow("wrong")
+        read = made.source("lines", format="parquet", path=path)
+        read.row(same, **{"schema": "id long, text string", "name": "same"} | row).sink(
+            "sink", format="parquet", path=str(tmp_path / "out")
+        )
+        return made
+
+    for checkpoint in (None, tmp_path / "checkpoint"):
+        with pytest.raises(InvalidDataflow, match=r"the source 'lines' cannot be read: .*PATH_NOT_FOUND"):
+            evenly.run(flow(str(tmp_path / "nothing")), spark=spark, checkpoint=checkpoint)
+    with pytest.raises(InvalidParameter, match="give its checkpoint= too"):
+        evenly.run(flow(), spark=spark, trigger={"availableNow": True})
+    with pytest.raises(InvalidParameter, match="flow must be a Dataflow"):
+        evenly.run(5, spark=spark)
+    unknown = evenly.Flow("unknown")
+    unknown.source("lines", format="parquet", path=lines).row("no.such:function", schema="id long").sink("s", format="noop")
+    with pytest.raises(InvalidDataflow, match=r"no\.such:function cannot be loaded"):
+        evenly.run(unknown, spark=spark)
+    joined = evenly.Flow("joined")
+    read = joined.source("lines", format="parquet", path=lines)
+    words = read.row(split, schema=WORDS).shuffle(2)
+    words.and_also(read.shuffle(2)).row(same, schema="id long").sink("s", format="noop")
+    with pytest.raises(InvalidDataflow, match="the edges to 'same' have different columns"):
+        evenly.run(joined, spark=spark, checkpoint=tmp_path / "checkpoint")
+    assert not (tmp_path / "out").exists()
+    assert not (tmp_path / "checkpoint").exists()
