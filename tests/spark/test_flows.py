@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 import evenly
 from evenly.dataflow.files import dataflow_yaml
 from evenly.errors import FunctionFailed, InvalidDataflow, InvalidParameter
+from evenly.spark.costs.store import CostStore
 
 WORDS = "id long, word string"
 
@@ -152,16 +153,18 @@ def test_state_is_placed_by_key_and_what_follows_it_runs_in_each_batch(spark, li
     assert rows("counts", "word", "count") == Counter(dict.fromkeys(found.items(), 1))
 
 
-def test_costs_are_learnt_from_batch_to_batch(spark, lines, tmp_path, rows, caplog):
-    caplog.set_level("INFO", "evenly")
+def test_costs_are_learnt_from_batch_to_batch_and_kept_for_a_restart(spark, lines, tmp_path, rows):
     flow = evenly.Flow("costs")
     read = flow.source("lines", format="parquet", path=lines, options={"maxFilesPerTrigger": "1"})
-    read.by_cost("text", instances=2).row(size, schema="n long").sink("sizes", format="parquet", path=str(tmp_path / "sizes"))
-    evenly.run(flow, spark=spark, checkpoint=tmp_path / "checkpoint", trigger={"availableNow": True}).awaitTermination()
-    assert rows("sizes", "n") == {(5,): 300}
-    told = [record.getMessage() for record in caplog.records if record.getMessage().startswith("apply_by_cost")]
-    assert sum("nothing is known of costs yet" in text for text in told) <= 2
-    assert len(told) >= 3
+    sized = read.by_cost("text", instances=2).row(size, schema="n long", name="si/ze")
+    sized.sink("sizes", format="parquet", path=str(tmp_path / "sizes"))
+    sized.sink("again", format="parquet", path=str(tmp_path / "again"))
+    for _ in range(2):
+        evenly.run(flow, spark=spark, checkpoint=tmp_path / "checkpoint", trigger={"availableNow": True}).awaitTermination()
+    assert rows("sizes", "n") == rows("again", "n") == {(5,): 300}
+    kept = CostStore(spark, str(tmp_path / "checkpoint"), "si/ze").newest()
+    assert kept.last_batch == 2
+    assert kept.model.rows >= 100.0
 
 
 def test_a_dataflow_of_functions_runs_from_its_yaml(spark, lines, tmp_path, rows):

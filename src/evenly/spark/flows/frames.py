@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
 
@@ -11,14 +11,12 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, StructField, StructType
 
 from evenly.costs.call_options import CallOptions
-from evenly.costs.model import CostModel
 from evenly.dataflow.graph import Dataflow, Edge, Operator
 from evenly.dataflow.stages import Stage
 from evenly.errors import InvalidDataflow
 from evenly.spark.arrow_schema import arrow_schema
 from evenly.spark.costs.apply_by_cost import apply_by_cost
 from evenly.spark.costs.options import checked_schema
-from evenly.spark.costs.watch import CostWatch
 from evenly.spark.flows.functions import loaded
 from evenly.spark.keyed.by_key import by_key
 from evenly.worker.flowing import Graph, Node, flowing
@@ -29,15 +27,14 @@ from evenly.worker.results import Shape
 class Frames:
     """What leaves each operator of a dataflow, made stage by stage; `begun` has what is there already.
 
-    What several stages read is persisted: `release` lets go of it. `costs` has what operators are known to cost, and
-    `watches` what is measured of them now.
+    What several stages read is persisted: `release` lets go of it. `by_cost` runs the operators of a stream whose rows are
+    dealt out by their cost (None: a batch on its own).
     """
 
     flow: Dataflow
     stages: tuple[Stage, ...]
     begun: Mapping[str, DataFrame]
-    costs: Mapping[str, CostModel] = field(default_factory=dict)
-    watches: dict[str, CostWatch] = field(default_factory=dict)
+    by_cost: Callable[[str, DataFrame], DataFrame] | None = None
     _made: dict[str, DataFrame] = field(default_factory=dict)
     _kept: list[DataFrame] = field(default_factory=list)
 
@@ -114,19 +111,17 @@ class Frames:
         return reduce(DataFrame.unionByName, entering)
 
     def _by_cost(self, stage: Stage, one: Operator, rows: DataFrame) -> DataFrame:
+        if self.by_cost is not None:
+            return self.by_cost(one.name, rows)
         edge = stage.inputs[0]
         instances = edge.instances or default_instances(rows.sparkSession)
-        call = CallOptions(threads=one.threads or 1)
-        self.watches[one.name] = CostWatch()
         return apply_by_cost(
             rows,
             loaded(one),
             one.schema,
             cost_key=list(edge.columns),
             instances=instances,
-            costs=self.costs.get(one.name),
-            call=call,
-            watch=self.watches[one.name],
+            call=CallOptions(threads=one.threads or 1),
         )
 
     def _graph(self, stage: Stage, rows: DataFrame) -> Graph:

@@ -9,12 +9,17 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from evenly.costs.call_options import CallOptions
 from evenly.costs.model import CostModel
 from evenly.dataflow.builder import Flow
 from evenly.dataflow.files import read_dataflow
 from evenly.dataflow.graph import Dataflow
 from evenly.dataflow.stages import Stage, only_source, stages_of
 from evenly.errors import InvalidParameter
+from evenly.spark.costs.cost_batches import CostBatches, RanBatch
+from evenly.spark.costs.options import StageOptions, checked_key
+from evenly.spark.costs.stage import CallStage
+from evenly.spark.costs.store import CostStore
 from evenly.spark.flows.ends import check_sink, read, write
 from evenly.spark.flows.frames import Frames, checked_frame, default_instances
 from evenly.spark.flows.functions import loaded
@@ -114,7 +119,7 @@ class _Streaming:
         self._source = only_source(flow)
         self._rows = read(spark, flow, self._source, streaming=True)
         self._settings = QuerySettings.checked(self._rows, checkpoint, trigger, query_name)
-        self._costs: dict[str, CostModel] = {}
+        self._batches: dict[str, CostBatches] = {}
 
     def start(self) -> RunningQuery:
         """The query, started."""
@@ -160,10 +165,30 @@ class _Streaming:
         return rows.writeStream.foreachBatch(lambda batch, number: self._run_batch(name, batch, number))
 
     def _run_batch(self, begun: str, rows: DataFrame, number: int) -> None:
-        upstream = dict.fromkeys(self._done_before(begun), rows)
-        frames = Frames(self._flow, self._stages, {**upstream, begun: rows}, self._costs)
-        _write(frames, number)
-        self._costs.update({name: watch.costs for name, watch in frames.watches.items() if watch.ready})
+        done = dict.fromkeys(self._done_before(begun), rows)  # nothing reads what is before the state
+        ran: dict[str, RanBatch] = {}
+
+        def by_cost(name: str, entering: DataFrame) -> DataFrame:
+            if name not in self._batches:
+                self._batches[name] = self._cost_batches(name, entering)
+            ran[name] = self._batches[name].run(entering, number)
+            return ran[name].results
+
+        try:
+            _write(Frames(self._flow, self._stages, {**done, begun: rows}, by_cost), number)
+            for name, batch in ran.items():
+                self._batches[name].keep(batch)
+        finally:
+            for batch in ran.values():
+                batch.release()
+
+    def _cost_batches(self, name: str, rows: DataFrame) -> CostBatches:
+        one, edge = self._flow.by_name[name], self._flow.into[name][0]
+        instances = edge.instances or default_instances(rows.sparkSession)
+        options = StageOptions(instances, call=CallOptions(threads=one.threads or 1))
+        stage = CallStage.of(rows, loaded(one), one.schema, options)
+        store = CostStore(self._rows.sparkSession, self._settings.checkpoint, name)
+        return CostBatches(stage, store, CostModel(checked_key(list(edge.columns))), called=f"{self._flow.name}, {name}")
 
     def _done_before(self, name: str) -> list[str]:
         """The operators of which the streaming part of the query has taken care."""
