@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from evenly.spark.costs.watch import CostWatch
     from evenly.spark.diagnosis import diagnose_checkpoint, diagnose_keys
     from evenly.spark.flows.run import run
+    from evenly.spark.flows.watch import FlowWatch
     from evenly.spark.java import provide_java
     from evenly.spark.keyed.aggregate_by_key import aggregate_by_key
     from evenly.spark.keyed.apply_by_key import apply_by_key
@@ -50,6 +51,7 @@ __all__ = [
     "CostWatch",
     "EvenlyError",
     "Flow",
+    "FlowWatch",
     "HttpPost",
     "KeyedQuery",
     "Mapping",
@@ -96,6 +98,7 @@ _PLAIN = {
 }
 _ON_SPARK = {
     "CostWatch": "evenly.spark.costs.watch",
+    "FlowWatch": "evenly.spark.flows.watch",
     "KeyedQuery": "evenly.spark.streaming.keyed_query",
     "Merging": "evenly.spark.keyed.merging",
     "RunningQuery": "evenly.spark.streaming.running_query",

@@ -97,23 +97,35 @@ def persisted(spark):
 
 
 def test_a_batch_gives_what_spark_gives_and_leaves_nothing_behind(spark, lines, tmp_path, rows):
-    before = persisted(spark)
-    assert evenly.run(fan_out(lines, tmp_path), spark=spark) is None
+    before, watch = persisted(spark), evenly.FlowWatch()
+    assert evenly.run(fan_out(lines, tmp_path), spark=spark, watch=watch) is None
     check(expected(spark, lines), rows)
     assert persisted(spark) == before
+    (batch,) = watch.batches
+    assert {name: (it.rows_in, it.rows_out, it.instances) for name, it in batch.operators.items()} == {
+        "split": (300, 900, 2),
+        "length": (900, 900, 2),
+        "same": (900, 900, 2),
+    }
 
 
 def test_a_stream_gives_the_same_and_goes_on_after_a_restart(spark, tmp_path, rows, lines):
     path = tmp_path / "in"
     spark.read.parquet(lines).where("id < 200").write.parquet(str(path))
     before = persisted(spark)
-    flow = fan_out(str(path), tmp_path).dataflow()
+    flow, watch = fan_out(str(path), tmp_path).dataflow(), evenly.FlowWatch()
     for part in ("id < 0", "id >= 200"):
         spark.read.parquet(lines).where(part).write.mode("append").parquet(str(path))
         evenly.run(
-            flow, spark=spark, checkpoint=tmp_path / "checkpoint", trigger={"availableNow": True}, query_name="words"
+            flow,
+            spark=spark,
+            checkpoint=tmp_path / "checkpoint",
+            trigger={"availableNow": True},
+            query_name="words",
+            watch=watch,
         ).awaitTermination()
     check(expected(spark, lines), rows)
+    assert [(it.number, it.operators["split"].rows_in) for it in watch.batches] == [(0, 200), (1, 100)]
     assert set(spark.read.parquet(str(tmp_path / "all")).select("batch").distinct().collect()) == {(0,), (1,)}
     assert persisted(spark) == before
 
@@ -144,7 +156,8 @@ def test_state_is_placed_by_key_and_what_follows_it_runs_in_each_batch(spark, li
     words = flow.source("lines", format="parquet", path=lines).row(split, schema=WORDS)
     counts = words.by_key("word", instances=2).state(counted)
     counts.row(same, schema="word string, slot int, count long").sink("counts", format="parquet", path=str(tmp_path / "counts"))
-    query = evenly.run(flow, spark=spark, checkpoint=tmp_path / "checkpoint", trigger={"availableNow": True})
+    watch = evenly.FlowWatch()
+    query = evenly.run(flow, spark=spark, checkpoint=tmp_path / "checkpoint", trigger={"availableNow": True}, watch=watch)
     query.awaitTermination()
     assert isinstance(query, evenly.KeyedQuery)
     found = Counter()

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evenly.dataflow.reports import WorkerReport
 from evenly.errors import FunctionFailed, InvalidResult
 from evenly.worker.flowing import Graph, Node, flowing
 from evenly.worker.results import Shape
@@ -60,7 +61,8 @@ def reference(graph, values):
     return left
 
 
-def ran(graph, values, rows_of_a_batch=7):
+def ran(graph, values, rows_of_a_batch=7, reports=None):
+    reports = [] if reports is None else reports
     parts = [values[at : at + rows_of_a_batch] for at in range(0, len(values), rows_of_a_batch)]
     batches = [pa.record_batch({"_0": pa.array(part, pa.int64()), "_1": [""] * len(part)}) for part in parts]
     left = Counter()
@@ -68,6 +70,9 @@ def ran(graph, values, rows_of_a_batch=7):
     for made in flowing(graph)(iter(batches)):
         assert made.schema == graph.output()
         for row in made.to_pylist():
+            if row["__evenly_report"] is not None:
+                reports.append(WorkerReport.from_bytes(row["__evenly_report"]))
+                continue
             place = 0 if exits == 1 else row["exit"]
             held = row if exits == 1 else row[f"e{place}"]
             left[(place, held["v"], held["way"])] += 1
@@ -97,7 +102,17 @@ def graphs(draw):
 
 @given(graphs(), st.lists(st.integers(0, 20), max_size=40))
 def test_what_leaves_is_what_the_obvious_walk_gives(graph, values):
-    assert ran(graph, values) == reference(graph, values)
+    reports = []
+    found = ran(graph, values, reports=reports)
+    assert found == reference(graph, values)
+    (report,) = reports
+    assert [one.operator for one in report.operators] == [node.name for node in graph.nodes]
+    for node, counted in zip(graph.nodes, report.operators, strict=True):
+        fed = [graph.nodes.index(one) for one in graph.nodes if graph.nodes.index(node) in one.after]
+        entering = len(values) * (graph.nodes.index(node) in graph.entries) + sum(report.operators[at].rows_out for at in fed)
+        assert counted.rows_in == entering
+        if node.exit is not None:
+            assert counted.rows_out == sum(count for (place, *_), count in found.items() if place == node.exit)
 
 
 def chain(*functions, threads=1):
@@ -193,5 +208,5 @@ def test_what_is_on_its_way_is_bounded():
             outstanding.append(at - len(done))
             yield pa.record_batch([pa.array([at]), pa.array([""])], schema=INPUT)
 
-    assert sum(batch.num_rows for batch in flowing(chain(slow, threads=2))(batches())) == 1_000
+    assert sum(batch.num_rows for batch in flowing(chain(slow, threads=2))(batches())) == 1_000 + 1
     assert max(outstanding) <= 64

@@ -2,7 +2,7 @@
 
 Between two operators rows are small Arrow batches ("pieces") of the schema that the first one has: the next one gets what it
 would get through Spark, wherever it runs. Without threads the worker's one thread walks each piece to its end; with threads
-every operator has its own, and what is on its way is bounded.
+every operator has its own, and what is on its way is bounded. Each task ends with a row of its own, its report.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import queue
+import resource
 import threading
 import time
 from collections import deque
@@ -20,8 +21,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from evenly.dataflow.reports import Counted, WorkerReport
 from evenly.errors import EvenlyError
-from evenly.worker.engine import Row
+from evenly.worker.engine import Row, running_task
+from evenly.worker.executing import REPORT, settle_worker
 from evenly.worker.letters import failure
 from evenly.worker.results import Shape
 from evenly.worker.rows import row_class, rows_of
@@ -65,11 +68,12 @@ class Graph:
         return sorted((node for node in self.nodes if node.exit is not None), key=lambda node: node.exit or 0)
 
     def output(self) -> pa.Schema:
-        """The columns that leave: those of the one exit, or the number of an exit and a struct for each."""
+        """The columns that leave: those of the one exit, or the number of an exit and a struct for each; and the report."""
+        report = pa.field(REPORT, pa.binary())
         if len(self.exits) == 1:
-            return self.exits[0].shape.schema
+            return pa.schema([*self.exits[0].shape.schema, report])
         structs = [pa.field(f"e{node.exit}", pa.struct(list(node.shape.schema))) for node in self.exits]
-        return pa.schema([pa.field("exit", pa.int32()), *structs])
+        return pa.schema([pa.field("exit", pa.int32()), *structs, report])
 
 
 def flowing(graph: Graph) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -78,27 +82,40 @@ def flowing(graph: Graph) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Re
 
 
 def _flow(graph: Graph, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    settle_worker()
     named = (batch.rename_columns(list(graph.names)) for batch in batches if batch.num_rows)
     operators = [_Operator(node) for node in graph.nodes]
     running = _Threaded(graph, operators) if any(node.threads > 1 for node in graph.nodes) else _Serial(graph, operators)
-    output = graph.output()
+    output, alone = graph.output(), len(graph.exits) == 1
+    begun_s, cpu_s = time.time(), time.process_time()
     try:
         for place, made in running.run(named):
-            yield made if len(graph.exits) == 1 else _told_apart(made, place, output)
+            columns = made.columns if alone else _told_apart(made, place, output)
+            yield pa.RecordBatch.from_arrays([*columns, pa.nulls(made.num_rows, pa.binary())], schema=output)
     finally:
         running.close()
         for operator in operators:
             operator.close()
+    nothing = [pa.nulls(1, field.type) for field in output]
+    nothing[-1] = pa.array([_report(operators, begun_s, time.process_time() - cpu_s).to_bytes()], pa.binary())
+    yield pa.RecordBatch.from_arrays(nothing, schema=output)
 
 
-def _told_apart(made: pa.RecordBatch, place: int, output: pa.Schema) -> pa.RecordBatch:
+def _told_apart(made: pa.RecordBatch, place: int, output: pa.Schema) -> list[pa.Array]:
     """Rows of one exit as columns of all."""
     rows = made.num_rows
-    columns = [pa.nulls(rows, field.type) for field in output]
+    columns = [pa.nulls(rows, field.type) for field in list(output)[:-1]]
     columns[0] = pa.array([place] * rows, pa.int32())
     held = output.field(place + 1).type
     columns[place + 1] = pa.StructArray.from_arrays(made.columns, fields=list(held))
-    return pa.RecordBatch.from_arrays(columns, schema=output)
+    return columns
+
+
+def _report(operators: list[_Operator], begun_s: float, cpu_s: float) -> WorkerReport:
+    context = running_task()
+    counted = tuple(Counted(it.node.name, it.rows_in, it.rows_out, it.busy_s) for it in operators)
+    peak_bytes = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return WorkerReport(-1 if context is None else context.partitionId(), begun_s, time.time(), cpu_s, peak_bytes, counted)
 
 
 class _Operator:
@@ -113,6 +130,14 @@ class _Operator:
         self._local = threading.local()
         self._runners: list[asyncio.Runner] = []
         self._kind: type[Row] | None = None
+        self.rows_in = self.rows_out = 0
+        self.busy_s = 0.0
+
+    def count(self, rows_in: int, rows_out: int, busy_s: float) -> None:
+        """Calls have ended. Threads take turns to count."""
+        self.rows_in += rows_in
+        self.rows_out += rows_out
+        self.busy_s += busy_s
 
     def rows(self, piece: pa.RecordBatch) -> Iterator[Row]:
         """What a function of rows is called with."""
@@ -182,7 +207,7 @@ class _Serial:
 
     def _walk(self, at: int, batch: pa.RecordBatch) -> Iterator[Made]:
         operator = self._operators[at]
-        for piece in self._pieces(operator, batch) if operator.node.by_row else (operator.changed(batch),):
+        for piece in self._pieces(operator, batch) if operator.node.by_row else self._changed(operator, batch):
             if not piece.num_rows:
                 continue
             if operator.node.exit is not None:
@@ -191,17 +216,29 @@ class _Serial:
                 yield from self._walk(after, piece)
 
     @staticmethod
+    def _changed(operator: _Operator, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        begun = time.perf_counter()
+        piece = operator.changed(batch)
+        operator.count(batch.num_rows, piece.num_rows, time.perf_counter() - begun)
+        yield piece
+
+    @staticmethod
     def _pieces(operator: _Operator, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         rows: list[Row] = []
         values: list[Any] = []
-        begun = time.perf_counter()
+        called, begun = 0, time.perf_counter()
         for row in operator.rows(batch):
             new = operator.results(row)
+            called += 1
             rows += [row] * len(new)
             values += new
-            if values and (len(values) >= PIECE_ROWS or time.perf_counter() - begun > PIECE_S):
-                yield operator.piece(rows, values)
-                rows, values, begun = [], [], time.perf_counter()
+            took_s = time.perf_counter() - begun
+            if len(values) >= PIECE_ROWS or took_s > PIECE_S:
+                operator.count(called, len(values), took_s)
+                if values:
+                    yield operator.piece(rows, values)
+                rows, values, called, begun = [], [], 0, time.perf_counter()
+        operator.count(called, len(values), time.perf_counter() - begun)
         if values:
             yield operator.piece(rows, values)
 
@@ -271,22 +308,28 @@ class _Threaded:
     def _work_on(self, at: int) -> None:
         operator = self._operators[at]
         while (item := self._work[at].get()) is not None and not self._ended:
+            begun = time.perf_counter()
             try:
                 if operator.node.by_row:
-                    self._kept(at, item, operator.results(item))
+                    new = operator.results(item)
+                    self._kept(at, item, new, time.perf_counter() - begun)
                 else:
-                    self._hand_on(at, operator.changed(item), done=1)
+                    piece = operator.changed(item)
+                    with self._changed:
+                        operator.count(item.num_rows, piece.num_rows, time.perf_counter() - begun)
+                    self._hand_on(at, piece, done=1)
             except BaseException as error:  # noqa: BLE001 - whatever it is ends the task, which is told
                 self._ended = True
                 with self._changed:
                     self._error = self._error or error
                     self._changed.notify_all()
 
-    def _kept(self, at: int, row: Row, new: list[Any]) -> None:
+    def _kept(self, at: int, row: Row, new: list[Any], took_s: float) -> None:
         """Results of a row are kept until there are enough, or nothing else is to be called."""
         now_s = time.perf_counter()
         with self._changed:
             waiting = self._waiting[at]
+            self._operators[at].count(1, len(new), took_s)
             self._pending += len(new) - 1
             if not waiting.values:
                 waiting.since_s = now_s

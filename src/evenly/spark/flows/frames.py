@@ -8,7 +8,7 @@ from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import IntegerType, StructField, StructType
+from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
 
 from evenly.costs.call_options import CallOptions
 from evenly.dataflow.graph import Dataflow, Edge, Operator
@@ -17,10 +17,15 @@ from evenly.errors import InvalidDataflow
 from evenly.spark.arrow_schema import arrow_schema
 from evenly.spark.costs.apply_by_cost import apply_by_cost
 from evenly.spark.costs.options import checked_schema
+from evenly.spark.costs.stage import results_of
 from evenly.spark.flows.functions import loaded
+from evenly.spark.flows.watch import Reports
 from evenly.spark.keyed.by_key import by_key
+from evenly.worker.executing import REPORT
 from evenly.worker.flowing import Graph, Node, flowing
 from evenly.worker.results import Shape
+
+_REPORT = StructField(REPORT, BinaryType())
 
 
 @dataclass
@@ -28,13 +33,14 @@ class Frames:
     """What leaves each operator of a dataflow, made stage by stage; `begun` has what is there already.
 
     What several stages read is persisted: `release` lets go of it. `by_cost` runs the operators of a stream whose rows are
-    dealt out by their cost (None: a batch on its own).
+    dealt out by their cost (None: a batch on its own); `reports` takes what workers tell (None: nobody asks).
     """
 
     flow: Dataflow
     stages: tuple[Stage, ...]
     begun: Mapping[str, DataFrame]
     by_cost: Callable[[str, DataFrame], DataFrame] | None = None
+    reports: Reports | None = None
     _made: dict[str, DataFrame] = field(default_factory=dict)
     _kept: list[DataFrame] = field(default_factory=list)
 
@@ -60,6 +66,11 @@ class Frames:
 
     def leaving(self, stage: Stage, rows: DataFrame) -> DataFrame:
         """What the one exit of a stage gives, of its rows; also of a stream."""
+        left = self._ran(stage, rows)
+        return results_of(left) if stage.kind == "worker" else left
+
+    def _ran(self, stage: Stage, rows: DataFrame) -> DataFrame:
+        """What leaves a stage, with the reports of its workers."""
         one = self.flow.by_name[stage.operators[0]]
         if stage.kind == "frame":
             return checked_frame(loaded(one)(rows), one)
@@ -78,12 +89,17 @@ class Frames:
         return rows
 
     def _make(self, stage: Stage, rows: DataFrame) -> None:
-        left = self.leaving(stage, rows)
+        left, worker = self._ran(stage, rows), stage.kind == "worker"
+        if len(stage.exits) > 1 or self._readers(stage.exits[0]) > 1:
+            left = self._once(left)
+            if worker and self.reports is not None:
+                self.reports.persisted(left)
+        elif worker and self.reports is not None:
+            left = self.reports.observe(left)
+        left = results_of(left) if worker else left
         if len(stage.exits) == 1:
-            name = stage.exits[0]
-            self._made[name] = self._once(left) if self._readers(name) > 1 else left
+            self._made[stage.exits[0]] = left
             return
-        left = self._once(left)
         for place, name in enumerate(stage.exits):
             self._made[name] = left.where(F.col("exit") == place).select(f"e{place}.*")
 
@@ -146,9 +162,9 @@ class Frames:
     def _schema(self, stage: Stage, rows: DataFrame) -> StructType:
         exits = [_parsed(rows, self.flow.by_name[name])[0] for name in stage.exits]
         if len(exits) == 1:
-            return exits[0]
+            return StructType([*exits[0].fields, _REPORT])
         structs = [StructField(f"e{place}", schema) for place, schema in enumerate(exits)]
-        return StructType([StructField("exit", IntegerType()), *structs])
+        return StructType([StructField("exit", IntegerType()), *structs, _REPORT])
 
 
 def _parsed(rows: DataFrame, one: Operator) -> tuple[StructType, frozenset[str]]:

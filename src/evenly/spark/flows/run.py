@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from pathlib import Path
+from time import perf_counter
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -23,6 +24,7 @@ from evenly.spark.costs.store import CostStore
 from evenly.spark.flows.ends import check_sink, read, write
 from evenly.spark.flows.frames import Frames, checked_frame, default_instances
 from evenly.spark.flows.functions import loaded
+from evenly.spark.flows.watch import FlowWatch, Reports
 from evenly.spark.session import local_session
 from evenly.spark.streaming.query_settings import QuerySettings, Trigger
 from evenly.spark.streaming.running_query import RunningQuery
@@ -39,6 +41,7 @@ def run(
     checkpoint: str | Path | None = None,
     trigger: Trigger | None = None,
     query_name: str | None = None,
+    watch: FlowWatch | None = None,
 ) -> RunningQuery | None:
     """Run a dataflow on Spark: with a `checkpoint` as a streaming query, which is returned; without one once, as a batch.
 
@@ -50,7 +53,8 @@ def run(
         query.awaitTermination()
 
     - `flow`: a `Dataflow`, a `Flow` that was built in Python, or the path of a YAML file (`evenly.dataflow.files`).
-    - `spark`: your session; None: one on this machine.
+    - `spark`: your session; None: one on this machine. `trigger`, `query_name`: those of the query.
+    - `watch`: a `FlowWatch` that says what each batch and its operators took.
 
     Operators of rows and batches that forward edges join run in one Python worker, each with its threads; what several edges
     read is computed once. All sinks are written within a batch, one after the other. Sinks that are files have a folder for
@@ -69,12 +73,12 @@ def run(
             loaded(one)
     session = local_session(described.name) if spark is None else spark
     if checkpoint is not None:
-        return _Streaming(described, stages, session, checkpoint, trigger, query_name).start()
+        return _Streaming(described, stages, session, checkpoint, trigger, query_name, watch).start()
     if trigger is not None or query_name is not None:
         raise InvalidParameter("trigger and query_name are of a streaming query: give its checkpoint= too")
     if any(one.kind == "state" for one in described.operators):
         raise InvalidParameter("an operator with state is for a stream: give checkpoint=, or group in a `frame` operator")
-    _run_once(described, stages, session)
+    _run_once(described, stages, session, watch)
     return None
 
 
@@ -88,17 +92,22 @@ def _described(flow: Dataflow | Flow | str | os.PathLike[str]) -> Dataflow:
     raise InvalidParameter(f"flow must be a Dataflow, a Flow or the path of a YAML file, got {flow!r}")
 
 
-def _run_once(flow: Dataflow, stages: tuple[Stage, ...], spark: SparkSession) -> None:
+def _run_once(flow: Dataflow, stages: tuple[Stage, ...], spark: SparkSession, watch: FlowWatch | None) -> None:
     sources = [one for one in flow.operators if one.kind == "source"]
-    frames = Frames(flow, stages, {one.name: read(spark, flow, one, streaming=False) for one in sources})
-    _write(frames, None)
+    begun = {one.name: read(spark, flow, one, streaming=False) for one in sources}
+    _write(Frames(flow, stages, begun, reports=None if watch is None else Reports()), None, watch)
 
 
-def _write(frames: Frames, batch: int | None) -> None:
+def _write(frames: Frames, number: int | None, watch: FlowWatch | None) -> None:
+    """Write all sinks, of a batch of this number."""
+    begun = perf_counter()
     try:
         with worker_errors():
             for name, rows in frames.of_sinks().items():
-                write(frames.flow, frames.flow.by_name[name], rows, batch)
+                write(frames.flow, frames.flow.by_name[name], rows, number)
+        seconds = perf_counter() - begun
+        if watch is not None and frames.reports is not None:
+            watch.take(number, seconds, frames.reports.told())
     finally:
         frames.release()
 
@@ -114,8 +123,9 @@ class _Streaming:
         checkpoint: str | Path,
         trigger: Trigger | None,
         query_name: str | None,
+        watch: FlowWatch | None,
     ) -> None:
-        self._flow, self._stages = flow, stages
+        self._flow, self._stages, self._watch = flow, stages, watch
         self._source = only_source(flow)
         self._rows = read(spark, flow, self._source, streaming=True)
         self._settings = QuerySettings.checked(self._rows, checkpoint, trigger, query_name)
@@ -175,7 +185,8 @@ class _Streaming:
             return ran[name].results
 
         try:
-            _write(Frames(self._flow, self._stages, {**done, begun: rows}, by_cost), number)
+            reports = None if self._watch is None else Reports()
+            _write(Frames(self._flow, self._stages, {**done, begun: rows}, by_cost, reports), number, self._watch)
             for name, batch in ran.items():
                 self._batches[name].keep(batch)
         finally:
