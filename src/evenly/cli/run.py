@@ -9,11 +9,14 @@ from typing import Annotated, Any
 
 import typer
 
-from evenly.cli.options import wanted_names
-from evenly.cli.output import note, say
+from evenly.cli.options import Json, wanted_names
+from evenly.cli.output import note, print_json, print_table, say
 from evenly.dataflow.files import read_dataflow
+from evenly.dataflow.reports import Measured
 from evenly.dataflow.stages import Stage, stages_of
 from evenly.errors import InvalidParameter, MissingDependency
+
+_HEADINGS = ("operator", "rows in", "rows out", "ms a row", "busy s", "λ % of the last batch")
 
 
 def run_command(
@@ -29,6 +32,7 @@ def run_command(
     master: Annotated[str | None, typer.Option(help="Spark's master, such as spark://host:7077; else this machine.")] = None,
     conf: Annotated[list[str] | None, typer.Option(help="A setting of Spark, name=value; may be repeated.")] = None,
     show: Annotated[bool, typer.Option("--show", help="Only say what it becomes on Spark.")] = False,
+    json: Json = False,
 ) -> None:
     """Run a dataflow on Spark: as a streaming query, or once over tables.
 
@@ -56,19 +60,55 @@ def run_command(
         raise MissingDependency("evenly run needs PySpark: pip install 'evenly[spark]'")
     # Imported here, so that `evenly run --help` needs no Spark.
     from evenly.spark.flows.run import run  # noqa: PLC0415
+    from evenly.spark.flows.watch import FlowWatch  # noqa: PLC0415
     from evenly.spark.session import local_session  # noqa: PLC0415
 
     stages_of(flow)  # what is wrong is said before Spark starts
     spark = local_session(flow.name, settings=settings)
-    begun = perf_counter()
+    begun, watch = perf_counter(), FlowWatch()
     try:
-        query = run(flow, spark=spark, checkpoint=checkpoint, trigger=_trigger(trigger, until_read=until_read))
+        wanted = _trigger(trigger, until_read=until_read)
+        query = run(flow, spark=spark, checkpoint=checkpoint, trigger=wanted, watch=watch)
         if query is not None:
             note(f"{flow.name} runs as a streaming query; Ctrl-C ends it")
             _await(query)
-        say((f"{flow.name}", "bold"), f": done after {perf_counter() - begun:.1f} s")
     finally:
         spark.stop()
+    rows = [_row(batch.number, it) for batch in watch.batches for it in batch.operators.values()]
+    if json:
+        print_json("run", {"dataflow": str(dataflow), "checkpoint": checkpoint, "batch": batch}, rows)
+    else:
+        say((f"{flow.name}", "bold"), f": done after {perf_counter() - begun:.1f} s, {_batches(len(watch.batches))}")
+        _print(rows)
+
+
+def _batches(count: int) -> str:
+    return "1 batch" if count == 1 else f"{count} batches"
+
+
+def _row(number: int | None, it: Measured) -> dict[str, object]:
+    return {
+        "batch": number,
+        "operator": it.operator,
+        "rows_in": it.rows_in,
+        "rows_out": it.rows_out,
+        "busy_s": it.busy_s,
+        "call_ms": it.call_ms,
+        "instances": it.instances,
+        "imbalance_pct": it.imbalance_pct,
+    }
+
+
+def _print(rows: list[dict[str, Any]]) -> None:
+    """Operators over all batches that were kept; λ of the last."""
+    lines = []
+    for name in dict.fromkeys(row["operator"] for row in rows):
+        found = [row for row in rows if row["operator"] == name]
+        entered, left, busy_s = (sum(row[field] for row in found) for field in ("rows_in", "rows_out", "busy_s"))
+        each = f"{1e3 * busy_s / entered:.3g}" if entered else ""
+        lines.append((name, f"{entered:,}", f"{left:,}", each, f"{busy_s:.1f}", f"{found[-1]['imbalance_pct']:.1f}"))
+    if lines:
+        print_table(_HEADINGS, lines)
 
 
 def _await(query: Any) -> None:
