@@ -95,7 +95,7 @@ def _row(number: int | None, it: Measured) -> dict[str, object]:
         "busy_s": it.busy_s,
         "call_ms": it.call_ms,
         "instances": it.instances,
-        "imbalance_pct": it.imbalance_pct,
+        "imbalance_pct_time": it.imbalance_pct,
     }
 
 
@@ -106,7 +106,7 @@ def _print(rows: list[dict[str, Any]]) -> None:
         found = [row for row in rows if row["operator"] == name]
         entered, left, busy_s = (sum(row[field] for row in found) for field in ("rows_in", "rows_out", "busy_s"))
         each = f"{1e3 * busy_s / entered:.3g}" if entered else ""
-        lines.append((name, f"{entered:,}", f"{left:,}", each, f"{busy_s:.1f}", f"{found[-1]['imbalance_pct']:.1f}"))
+        lines.append((name, f"{entered:,}", f"{left:,}", each, f"{busy_s:.1f}", f"{found[-1]['imbalance_pct_time']:.1f}"))
     if lines:
         print_table(_HEADINGS, lines)
 
