@@ -227,3 +227,55 @@ def test_what_is_wrong_is_said_before_anything_runs(spark, lines, tmp_path):
         evenly.run(joined, spark=spark, checkpoint=tmp_path / "checkpoint")
     assert not (tmp_path / "out").exists()
     assert not (tmp_path / "checkpoint").exists()
+
+
+def dotted(row):
+    return {"a.b": row["a.b"] + 1, "n": len(row)}
+
+
+def test_names_with_dots_and_rows_without_columns(spark, tmp_path, rows):
+    flow = evenly.Flow("names")
+    read = flow.source("rows", function=lambda session: session.range(3).toDF("a.b"))
+    read.row(dotted, schema="`a.b` long, n long").sink("out", format="parquet", path=str(tmp_path / "out"))
+    evenly.run(flow, spark=spark)
+    assert rows("out", "`a.b`", "n") == {(1, 1): 1, (2, 1): 1, (3, 1): 1}
+    empty = evenly.Flow("empty")
+    read = empty.source("rows", function=lambda session: session.range(3).select())
+    read.row(len, schema="n long", name="len").sink("out", format="parquet", path=str(tmp_path / "empty"))
+    evenly.run(empty, spark=spark)
+    assert rows("empty", "n") == {(0,): 3}
+
+
+def to(path, lines):
+    flow = evenly.Flow("owned")
+    flow.source("lines", format="parquet", path=lines).sink("out", format="parquet", path=str(path))
+    return flow
+
+
+def test_a_folder_of_another_query_is_not_written_to(spark, lines, tmp_path):
+    """Its batches have the same numbers, and would be replaced."""
+
+    def started(checkpoint, path=tmp_path / "out"):
+        query = evenly.run(to(path, lines), spark=spark, checkpoint=tmp_path / checkpoint, trigger={"availableNow": True})
+        query.awaitTermination()
+
+    started("one")
+    started("one")
+    with pytest.raises(InvalidDataflow, match="has the batches of another query"):
+        started("two")
+    (tmp_path / "used").mkdir()
+    (tmp_path / "used" / "data.txt").write_text("mine")
+    with pytest.raises(InvalidDataflow, match=r"where 'data\.txt' is already"):
+        started("three", tmp_path / "used")
+    with pytest.raises(InvalidDataflow, match="'lines' and 'out' have the same path"):
+        started("four", f"{lines}/../in/")
+    assert spark.read.parquet(str(tmp_path / "out")).count() == 300
+
+
+def test_edges_whose_columns_have_other_types_do_not_meet(spark, tmp_path):
+    flow = evenly.Flow("types")
+    numbers = flow.source("numbers", function=lambda session: session.range(2))
+    texts = flow.source("texts", function=lambda session: session.range(2).selectExpr("string(id) as id"))
+    numbers.and_also(texts).row(same, schema="id long").sink("out", format="parquet", path=str(tmp_path / "out"))
+    with pytest.raises(InvalidDataflow, match=r"the edges to 'same' have different columns \(id bigint; id string\)"):
+        evenly.run(flow, spark=spark)

@@ -83,7 +83,7 @@ def flowing(graph: Graph) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Re
 
 def _flow(graph: Graph, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     settle_worker()
-    named = (batch.rename_columns(list(graph.names)) for batch in batches if batch.num_rows)
+    named = (_named(batch, graph.names) for batch in batches if batch.num_rows)
     operators = [_Operator(node) for node in graph.nodes]
     running = _Threaded(graph, operators) if any(node.threads > 1 for node in graph.nodes) else _Serial(graph, operators)
     output, alone = graph.output(), len(graph.exits) == 1
@@ -99,6 +99,11 @@ def _flow(graph: Graph, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Record
     nothing = [pa.nulls(1, field.type) for field in output]
     nothing[-1] = pa.array([_report(operators, begun_s, time.process_time() - cpu_s).to_bytes()], pa.binary())
     yield pa.RecordBatch.from_arrays(nothing, schema=output)
+
+
+def _named(batch: pa.RecordBatch, names: tuple[str, ...]) -> pa.RecordBatch:
+    """The columns by the names that the first operators know them by; a column in place of none is taken off."""
+    return batch.select(range(len(names))).rename_columns(list(names))
 
 
 def _told_apart(made: pa.RecordBatch, place: int, output: pa.Schema) -> list[pa.Array]:

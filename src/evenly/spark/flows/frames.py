@@ -21,6 +21,7 @@ from evenly.spark.costs.stage import results_of
 from evenly.spark.flows.functions import loaded
 from evenly.spark.flows.watch import Reports
 from evenly.spark.keyed.by_key import by_key
+from evenly.spark.python_workers import check_python
 from evenly.worker.executing import REPORT
 from evenly.worker.flowing import Graph, Node, flowing
 from evenly.worker.results import Shape
@@ -54,7 +55,9 @@ class Frames:
                 continue
             rows = self._rows(stage)
             if stage.kind == "sink":
-                found[stage.operators[0]] = rows
+                name = stage.operators[0]
+                # A function may do more than one thing with its rows, which are the same each time.
+                found[name] = self._once(rows) if self.flow.by_name[name].function else rows
             else:
                 self._make(stage, rows)
         return found
@@ -76,7 +79,12 @@ class Frames:
             return checked_frame(loaded(one)(rows), one)
         if stage.kind == "cost":
             return self._by_cost(stage, one, rows)
-        return rows.mapInArrow(flowing(self._graph(stage, rows)), self._schema(stage, rows))
+        check_python(rows.sparkSession)
+        graph, schema = self._graph(stage, rows), self._schema(stage, rows)
+        # On their way columns have names of ours: PySpark takes a dot in a name for a field's. Arrow does not tell how many
+        # rows of no columns there are.
+        sent = rows.toDF(*(f"c{at}" for at in range(len(rows.columns)))) if rows.columns else rows.select(F.lit(0).alias("c"))
+        return sent.mapInArrow(flowing(graph), schema)
 
     def grouped(self, edge: Edge, rows: DataFrame) -> DataFrame:
         """The rows of an edge where its end finds them; for state, `stream_by_key` places them."""
@@ -117,12 +125,11 @@ class Frames:
             return self._made[stage.fed_by]
         entering = [self.grouped(edge, self._made[edge.start]) for edge in stage.inputs]
         one = self.flow.by_name[stage.operators[0]]
-        names = [sorted(it.columns) for it in entering]
-        if any(it != names[0] for it in names):
+        kinds = [sorted((name.lower(), kind) for name, kind in it.dtypes) for it in entering]
+        if any(it != kinds[0] for it in kinds):
+            told = "; ".join(", ".join(f"{name} {kind}" for name, kind in it.dtypes) for it in entering)
             raise self.flow.error(
-                f"the edges to {one.name!r} have different columns ({'; '.join(', '.join(it.columns) for it in entering)}): "
-                "give what leads there the same schema",
-                one,
+                f"the edges to {one.name!r} have different columns ({told}): give what leads there the same schema", one
             )
         return reduce(DataFrame.unionByName, entering)
 

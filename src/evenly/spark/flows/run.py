@@ -21,9 +21,10 @@ from evenly.spark.costs.cost_batches import CostBatches, RanBatch
 from evenly.spark.costs.options import StageOptions, checked_key
 from evenly.spark.costs.stage import CallStage
 from evenly.spark.costs.store import CostStore
-from evenly.spark.flows.ends import check_sink, read, write
+from evenly.spark.flows.ends import FILES, check_sink, read, write
 from evenly.spark.flows.frames import Frames, checked_frame, default_instances
 from evenly.spark.flows.functions import loaded
+from evenly.spark.flows.owning import check_paths, claim, name_of_query
 from evenly.spark.flows.watch import FlowWatch, Reports
 from evenly.spark.session import local_session
 from evenly.spark.streaming.query_settings import QuerySettings, Trigger
@@ -72,6 +73,7 @@ def run(
         if one.function:
             loaded(one)
     session = local_session(described.name) if spark is None else spark
+    check_paths(session, described)
     if checkpoint is not None:
         return _Streaming(described, stages, session, checkpoint, trigger, query_name, watch).start()
     if trigger is not None or query_name is not None:
@@ -136,10 +138,12 @@ class _Streaming:
         state = next((stage for stage in self._stages if stage.kind == "state"), None)
         if state is None:
             self._check_frames(self._source.name, self._rows)
+            self._claim_folders()
             writer = self._writer(self._rows, self._source.name).option("checkpointLocation", self._settings.checkpoint)
             return RunningQuery(self._settings.applied(writer).start())
         rows, edge, one = self._before(state), state.inputs[0], self._flow.by_name[state.operators[0]]
         settings = self._settings
+        self._claim_folders()
 
         def build(placed: DataFrame) -> DataStreamWriter:
             return self._writer(checked_frame(loaded(one)(placed), one), one.name).outputMode("update")
@@ -153,6 +157,13 @@ class _Streaming:
             trigger=settings.trigger,
             query_name=settings.query_name,
         )
+
+    def _claim_folders(self) -> None:
+        spark = self._rows.sparkSession
+        owner = name_of_query(spark, self._settings.checkpoint)
+        for one in self._flow.operators:
+            if one.kind == "sink" and one.format in FILES:
+                claim(spark, self._flow, one, owner)
 
     def _before(self, state: Stage) -> DataFrame:
         """What leads to the state, one stage after the other."""
