@@ -74,7 +74,11 @@ def main() -> None:
                 else stream.batch(same_batch, schema=SCHEMA, name=f"batch {at}")
             )
         stream.sink("nowhere", format="noop", options={"mode": "overwrite"})
-        return lambda: evenly.run(made, spark=spark) and None
+
+        def job() -> None:
+            evenly.run(made, spark=spark)
+
+        return job
 
     def by_hand(function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]) -> Callable[[], None]:
         def job() -> None:
