@@ -15,6 +15,7 @@ from pathlib import Path
 from arguments import benchmark_parser
 from evenly.cli.output import print_json, results
 from evenly.dataflow.files import shipped_dataflow
+from evenly.dataflow.functions import target_of
 from evenly.planning import Assumptions, Catalogue, MachineSize, highest_rate, plan, read_models, shipped_models
 from evenly.planning.models import Models
 from evenly.planning.profiling.search import SearchOptions, model_of, profile_threads
@@ -31,7 +32,7 @@ def measured(seconds: float) -> Models:
     how = SearchOptions(precision=0.08, most_threads=24, first_rate=40.0)
     for one in shipped_dataflow("examples").operators:
         if one.function:
-            with SlotTrials(OperatorSpec(one.function), TrialOptions(seconds=seconds, slope=0.05)) as trials:
+            with SlotTrials(OperatorSpec(target_of(one.function)), TrialOptions(seconds=seconds, slope=0.05)) as trials:
                 model = model_of(one.model, list(profile_threads(trials.run, how)))
             best = model.best
             results.print(f"{one.model}: {best.rate:,.4g} tuples/s with {best.threads} threads at {best.cpu_pct:.0f} % cpu")

@@ -15,6 +15,7 @@ from evenly.errors import EvenlyError, MissingDependency
 if TYPE_CHECKING:
     from evenly.costs.call_options import CallOptions
     from evenly.costs.model import CostModel
+    from evenly.dataflow.builder import Flow
     from evenly.emission.destinations import HttpPost, NumberedRow, TcpLines
     from evenly.keys.mapping import Mapping
     from evenly.keys.split_mapping import SplitMapping
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from evenly.spark.costs.stream_apply_by_cost import stream_apply_by_cost
     from evenly.spark.costs.watch import CostWatch
     from evenly.spark.diagnosis import diagnose_checkpoint, diagnose_keys
+    from evenly.spark.flows.run import run
+    from evenly.spark.flows.watch import FlowWatch
     from evenly.spark.java import provide_java
     from evenly.spark.keyed.aggregate_by_key import aggregate_by_key
     from evenly.spark.keyed.apply_by_key import apply_by_key
@@ -47,6 +50,8 @@ __all__ = [
     "CostModel",
     "CostWatch",
     "EvenlyError",
+    "Flow",
+    "FlowWatch",
     "HttpPost",
     "KeyedQuery",
     "Mapping",
@@ -70,6 +75,7 @@ __all__ = [
     "placed_rows",
     "provide_java",
     "recommend_cost_key",
+    "run",
     "send",
     "split_by_key",
     "stream_apply_by_cost",
@@ -83,6 +89,7 @@ __version__ = "0.1.0"
 _PLAIN = {
     "CallOptions": "evenly.costs.call_options",
     "CostModel": "evenly.costs.model",
+    "Flow": "evenly.dataflow.builder",
     "HttpPost": "evenly.emission.destinations",
     "Mapping": "evenly.keys.mapping",
     "NumberedRow": "evenly.emission.destinations",
@@ -91,6 +98,7 @@ _PLAIN = {
 }
 _ON_SPARK = {
     "CostWatch": "evenly.spark.costs.watch",
+    "FlowWatch": "evenly.spark.flows.watch",
     "KeyedQuery": "evenly.spark.streaming.keyed_query",
     "Merging": "evenly.spark.keyed.merging",
     "RunningQuery": "evenly.spark.streaming.running_query",
@@ -109,6 +117,7 @@ _ON_SPARK = {
     "provide_java": "evenly.spark.java",
     "placed_rows": "evenly.spark.placing.placed_rows",
     "recommend_cost_key": "evenly.spark.costs.candidates",
+    "run": "evenly.spark.flows.run",
     "send": "evenly.spark.sending.send",
     "stream_send": "evenly.spark.sending.stream_send",
     "split_by_key": "evenly.spark.keyed.split",

@@ -12,17 +12,46 @@ edges:
   - {from: parse, to: store, selectivity: 0.5}
   - [store, sink]
 ```
+
+To be run as well, operators have functions and ends have formats (`Operator` and `Edge` say what each field means):
+
+```yaml
+dataflow: sizes
+operators:
+  urls: {kind: source, format: parquet, path: /data/urls, schema: "host string, path string"}
+  fetch: {kind: row, function: "mymodule:fetch", schema: "host string, size long", threads: 8}
+  kept: {kind: sink, format: parquet, path: /data/sizes}
+edges:
+  - {from: urls, to: fetch, grouping: shuffle, instances: 16}
+  - [fetch, kept]
+```
 """
 
 from __future__ import annotations
 
 import os
+from dataclasses import fields
 from importlib.resources import files
 from pathlib import Path
 from typing import cast
 
+import yaml
+
+from evenly.checks import MAX_INSTANCES
 from evenly.dataflow.described import Described, described, read_described
-from evenly.dataflow.graph import EDGE_KINDS, EDGE_ROUTINGS, Dataflow, Edge, EdgeRouting, Kind, Operator
+from evenly.dataflow.functions import target_of
+from evenly.dataflow.graph import (
+    EDGE_GROUPINGS,
+    EDGE_ROUTINGS,
+    KINDS,
+    MOST_THREADS,
+    Dataflow,
+    Edge,
+    EdgeGrouping,
+    EdgeRouting,
+    Kind,
+    Operator,
+)
 from evenly.errors import InvalidDataflow
 
 _SHIPPED = files("evenly.dataflow") / "data"
@@ -72,11 +101,27 @@ def _dataflow(root: Described) -> Dataflow:
 def _operator(name: str, one: Described) -> Operator:
     if one.value is None:
         return Operator(name, line=one.line)
-    found = one.fields(f"the operator {name!r}", may_have=("model", "kind", "function"))
-    kind = found["kind"].text("an operator's kind", one_of=EDGE_KINDS) if "kind" in found else "operator"
-    model = found["model"].text("an operator's model") if "model" in found else ""
-    function = found["function"].text("an operator's function") if "function" in found else ""
-    return Operator(name, model, cast(Kind, kind), function, one.line)
+    may_have = ("model", "kind", "function", "schema", "threads", "format", "path", "options")
+    found = one.fields(f"the operator {name!r}", may_have=may_have)
+    texts = {it: found[it].text(f"an operator's {it}") for it in may_have[:-1] if it in found and it not in ("kind", "threads")}
+    kind = found["kind"].text("an operator's kind", one_of=KINDS) if "kind" in found else "operator"
+    options = {key: _option(key, it) for key, it in found["options"].mapping("options").items()} if "options" in found else {}
+    threads = _threads(found.get("threads"))
+    return Operator(name, kind=cast(Kind, kind), threads=threads, options=options, line=one.line, **texts)
+
+
+def _threads(one: Described | None) -> int | None:
+    if one is None or one.value == "auto":
+        return None
+    return one.whole("threads (or auto)", least=1, most=MOST_THREADS)
+
+
+def _option(name: str, one: Described) -> str:
+    if isinstance(one.value, bool):
+        return str(one.value).lower()
+    if isinstance(one.value, (int, float)):
+        return str(one.value)
+    return one.text(f"the option {name!r}")
 
 
 def _edge(one: Described) -> Edge:
@@ -85,9 +130,58 @@ def _edge(one: Described) -> Edge:
         if len(ends) != 2:
             raise one.error(f"an edge in brackets is [from, to], got {len(ends)} names")
         return Edge(ends[0], ends[1], line=one.line)
-    found = one.fields("an edge", needs=("from", "to"), may_have=("selectivity", "routing", "share"))
-    selectivity = found["selectivity"].number("a selectivity", least=0.0) if "selectivity" in found else 1.0
-    routing = found["routing"].text("an edge's routing", one_of=EDGE_ROUTINGS) if "routing" in found else "duplicate"
-    share = found["share"].number("a share", least=0.0, most=1.0) if "share" in found else None
+    may_have = ("selectivity", "routing", "share", "grouping", "columns", "instances", "where")
+    found = one.fields("an edge", needs=("from", "to"), may_have=may_have)
     start, end = (found[name].text("the end of an edge") for name in ("from", "to"))
-    return Edge(start, end, selectivity, cast(EdgeRouting, routing), share, one.line)
+    return Edge(
+        start,
+        end,
+        selectivity=found["selectivity"].number("a selectivity", least=0.0) if "selectivity" in found else 1.0,
+        routing=cast(EdgeRouting, _one_of(found, "routing", EDGE_ROUTINGS)),
+        share=found["share"].number("a share", least=0.0, most=1.0) if "share" in found else None,
+        grouping=cast(EdgeGrouping, _one_of(found, "grouping", EDGE_GROUPINGS)),
+        columns=_columns(found.get("columns")),
+        instances=found["instances"].whole("instances", least=1, most=MAX_INSTANCES) if "instances" in found else None,
+        where=found["where"].text("a condition") if "where" in found else "",
+        line=one.line,
+    )
+
+
+def _one_of(found: dict[str, Described], name: str, choices: tuple[str, ...]) -> str:
+    """What is given, or the first of the choices."""
+    return found[name].text(f"an edge's {name}", one_of=choices) if name in found else choices[0]
+
+
+def _columns(one: Described | None) -> tuple[str, ...]:
+    if one is None:
+        return ()
+    if isinstance(one.value, list):
+        return tuple(it.text("a column") for it in one.value)
+    return (one.text("columns"),)
+
+
+def dataflow_yaml(flow: Dataflow) -> str:
+    """A dataflow as YAML that reads back as the same dataflow. Functions are written by the names that import them."""
+    told: dict[str, object] = {"dataflow": flow.name}
+    if flow.about:
+        told["about"] = flow.about
+    told["operators"] = {one.name: _operator_fields(one) or None for one in flow.operators}
+    told["edges"] = [_edge_fields(edge) for edge in flow.edges]
+    return str(yaml.safe_dump(told, sort_keys=False, allow_unicode=True, width=120))
+
+
+def _operator_fields(one: Operator) -> dict[str, object]:
+    usual = Operator(one.name)
+    found = {it.name: getattr(one, it.name) for it in fields(one) if it.name not in ("name", "line")}
+    found["function"] = target_of(one.function) if one.function else ""
+    found["options"] = dict(one.options)
+    return {name: value for name, value in found.items() if value != getattr(usual, name)}
+
+
+def _edge_fields(edge: Edge) -> object:
+    usual = Edge(edge.start, edge.end)
+    names = [it.name for it in fields(edge) if it.name not in ("start", "end", "line")]
+    more = {name: getattr(edge, name) for name in names if getattr(edge, name) != getattr(usual, name)}
+    if "columns" in more:
+        more["columns"] = list(edge.columns)
+    return {"from": edge.start, "to": edge.end, **more} if more else [edge.start, edge.end]

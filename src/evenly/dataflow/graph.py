@@ -3,36 +3,52 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from evenly.errors import InvalidDataflow
 
-Kind = Literal["source", "operator", "sink"]
+Kind = Literal["source", "operator", "row", "batch", "frame", "state", "sink"]
 EdgeRouting = Literal["duplicate", "shuffle", "key"]
-EDGE_KINDS: tuple[Kind, ...] = get_args(Kind)
+EdgeGrouping = Literal["forward", "shuffle", "cost", "key"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
 EDGE_ROUTINGS: tuple[EdgeRouting, ...] = get_args(EdgeRouting)
+EDGE_GROUPINGS: tuple[EdgeGrouping, ...] = get_args(EdgeGrouping)
+MOST_THREADS = 1_024
 
 
 @dataclass(frozen=True)
 class Operator:
     """A vertex. `model` names its performance model; a source or sink without one uses the model `source` or `sink`.
 
-    `function` (`module:name`) is the Python code of the operator, where a plan is to be run for real.
+    To be planned an operator needs no more. To be run on Spark it has a `function`, as `module:name` or, in Python, itself,
+    and a `kind` that says what the function gets and gives:
+
+    - `row`: a Row; nothing, one result or many (an iterator or list of dicts or tuples). `batch`: an Arrow batch, and another.
+      Both have a `schema` of what leaves, in Spark's words, and `threads` that call at once in one task (None: as planned).
+    - `frame`: a DataFrame, and another. `state`: a DataFrame placed by key, and one with state over it, grouped by the
+      columns of its edge and `slot`.
+    - `source` and `sink`: `format`, `path` and `options` as `spark.readStream` and `write` take them; a sink may have a
+      function of a DataFrame and the number of the batch in their place.
     """
 
     name: str
     model: str = ""
     kind: Kind = "operator"
-    function: str = ""
+    function: str | Callable[..., Any] = ""
+    schema: str = ""
+    threads: int | None = None
+    format: str = ""
+    path: str = ""
+    options: Mapping[str, str] = field(default_factory=dict)
     line: int = field(default=0, compare=False)
 
     @property
     def model_name(self) -> str:
         """The performance model that answers for the operator."""
-        return self.model or (self.name if self.kind == "operator" else self.kind)
+        return self.model or (self.kind if self.kind in ("source", "sink") else self.name)
 
 
 @dataclass(frozen=True)
@@ -41,7 +57,11 @@ class Edge:
 
     `selectivity` (at least 0): tuples that leave for one that enters `start`. `routing` says which of them take this
     edge where an operator has several: all (`duplicate`), each in turn with the other `shuffle` edges, or the part
-    `share` of the keys (`key`; equal parts where no share is given).
+    `share` of the keys (`key`; equal parts where no share is given). `where` is a condition in SQL on what takes it.
+
+    `grouping` says which instance of `end` gets a row: the one on which it is (`forward`, no shuffle), any, evenly
+    (`shuffle`), by what it is expected to cost (`cost`), or that of its key (`key`); the last two by `columns`. `instances` are
+    those of `end`.
     """
 
     start: str
@@ -49,6 +69,10 @@ class Edge:
     selectivity: float = 1.0
     routing: EdgeRouting = "duplicate"
     share: float | None = None
+    grouping: EdgeGrouping = "forward"
+    columns: tuple[str, ...] = ()
+    instances: int | None = None
+    where: str = ""
     line: int = field(default=0, compare=False)
 
 
@@ -67,65 +91,66 @@ class Dataflow:
 
     def __post_init__(self) -> None:
         if not self.operators:
-            raise self._error("a dataflow needs operators: give at least a source and a sink")
+            raise self.error("a dataflow needs operators: give at least a source and a sink")
         known: dict[str, Operator] = {}
         for one in self.operators:
             if one.name in known:
-                raise self._error(f"the operator {one.name!r} is given twice: name each once", one)
-            if one.kind not in EDGE_KINDS:
-                raise self._error(f"an operator's kind must be one of {', '.join(EDGE_KINDS)}, got {one.kind!r}", one)
+                raise self.error(f"the operator {one.name!r} is given twice: name each once", one)
+            if one.kind not in KINDS:
+                raise self.error(f"an operator's kind must be one of {', '.join(KINDS)}, got {one.kind!r}", one)
             known[one.name] = one
         pairs: set[tuple[str, str]] = set()
         for edge in self.edges:
             self._check_edge(edge, known)
             if (edge.start, edge.end) in pairs:
-                raise self._error(f"the edge {edge.start} -> {edge.end} is given twice: give one with both selectivities", edge)
+                raise self.error(f"the edge {edge.start} -> {edge.end} is given twice: give one with both selectivities", edge)
             pairs.add((edge.start, edge.end))
         self._check_ends()
         self._check_shares()
         if len(self.order) < len(self.operators):
-            raise self._error(f"the edges make a cycle: {' -> '.join(self._cycle())}: remove one of them")
+            raise self.error(f"the edges make a cycle: {' -> '.join(self._cycle())}: remove one of them")
 
     def _check_edge(self, edge: Edge, known: Mapping[str, Operator]) -> None:
         for name in (edge.start, edge.end):
             if name not in known:
-                raise self._error(f"the edge {edge.start} -> {edge.end} names an unknown operator {name!r}", edge)
+                raise self.error(f"the edge {edge.start} -> {edge.end} names an unknown operator {name!r}", edge)
         if known[edge.start].kind == "sink":
-            raise self._error(f"the sink {edge.start!r} has an edge to {edge.end!r}: a sink emits nothing", edge)
+            raise self.error(f"the sink {edge.start!r} has an edge to {edge.end!r}: a sink emits nothing", edge)
         if known[edge.end].kind == "source":
-            raise self._error(f"the source {edge.end!r} has an edge from {edge.start!r}: nothing enters a source", edge)
+            raise self.error(f"the source {edge.end!r} has an edge from {edge.start!r}: nothing enters a source", edge)
         if not (math.isfinite(edge.selectivity) and edge.selectivity >= 0.0):
-            raise self._error(
+            raise self.error(
                 f"the selectivity of {edge.start} -> {edge.end} must be finite and at least 0, got {edge.selectivity}", edge
             )
         if edge.routing not in EDGE_ROUTINGS:
-            raise self._error(f"an edge's routing must be one of {', '.join(EDGE_ROUTINGS)}, got {edge.routing!r}", edge)
+            raise self.error(f"an edge's routing must be one of {', '.join(EDGE_ROUTINGS)}, got {edge.routing!r}", edge)
         if edge.share is not None and (edge.routing != "key" or not 0.0 <= edge.share <= 1.0):
-            raise self._error(
+            raise self.error(
                 f"the share of {edge.start} -> {edge.end} must be from 0 to 1 on an edge routed by key, got {edge.share}", edge
             )
 
     def _check_ends(self) -> None:
         for kind in ("source", "sink"):
             if not any(one.kind == kind for one in self.operators):
-                raise self._error(f"there is no {kind}: give one operator `kind: {kind}`")
+                raise self.error(f"there is no {kind}: give one operator `kind: {kind}`")
         for one in self.operators:
             if one.kind != "source" and not self.into[one.name]:
-                raise self._error(f"nothing leads to {one.name!r}: give an edge to it, or make it a source", one)
+                raise self.error(f"nothing leads to {one.name!r}: give an edge to it, or make it a source", one)
             if one.kind != "sink" and not self.out_of[one.name]:
-                raise self._error(f"nothing leaves {one.name!r}: give an edge to a sink", one)
+                raise self.error(f"nothing leaves {one.name!r}: give an edge to a sink", one)
 
     def _check_shares(self) -> None:
         for edges in self.out_of.values():
             shares = [edge.share for edge in edges if edge.routing == "key"]
             given = [share for share in shares if share is not None]
             if given and (len(given) < len(shares) or abs(sum(given) - 1.0) > 1e-6):
-                raise self._error(
+                raise self.error(
                     f"the shares of the keys that leave {edges[0].start!r} must all be given and add up to 1, got {shares}",
                     edges[0],
                 )
 
-    def _error(self, message: str, at: Operator | Edge | None = None) -> InvalidDataflow:
+    def error(self, message: str, at: Operator | Edge | None = None) -> InvalidDataflow:
+        """The error to raise about a part of it; it names the file and the line."""
         line = at.line if at is not None else 0
         place = [self.file] * bool(self.file) + [f"line {line}"] * bool(line)
         return InvalidDataflow(f"{', '.join(place)}: {message}" if place else message)

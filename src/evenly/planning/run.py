@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from evenly.dataflow.functions import target_of
 from evenly.errors import InvalidParameter
 from evenly.planning.plan import Plan
 from evenly.planning.profiling.trials import latency_slope
@@ -43,7 +44,7 @@ def run_plan(plan: Plan, *, rate: float | None = None, seconds: float = 20.0, wa
     bundles: list[list[tuple[str, SlotBundle]]] = [[] for _ in range(plan.placement.slots)]
     homes: dict[str, list[Home]] = {one.name: [] for one in middle}
     with ExitStack() as stack:
-        specs = {one.name: _served(one.function, stack) for one in middle}
+        specs = {one.name: _served(target_of(one.function), stack) for one in middle}
         for one in middle:
             for share in plan.prediction.shares[one.name]:
                 slot = share.placed.slot

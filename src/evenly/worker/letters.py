@@ -24,22 +24,22 @@ def letters_of(payload: Any, error: BaseException) -> list[dict[str, str]]:
     return [{**told, "row": row} for row in _texts(payload)]
 
 
-def failure(payload: Any, error: BaseException) -> EvenlyError:
-    """The error to raise when rows that fail are not to be skipped: it says on which row."""
+_SKIPPED = "CallOptions(on_error='skip') sets such rows aside, retries= calls again."
+
+
+def failure(payload: Any, error: BaseException, *, of: str = "the function", advice: str = _SKIPPED) -> EvenlyError:
+    """The error to raise when rows that fail are not to be skipped: it says on which row, `of` what, and what can be done."""
     texts = _texts(payload)
     on = texts[0] if len(texts) == 1 else f"a batch of {len(texts)} rows that begins with {texts[0] if texts else 'none'}"
     on = on if len(on) <= _LONGEST else f"{on[:_LONGEST]}…"
     if isinstance(error, RowTooSlow):
         return RowTooSlow(f"{_said(error)}, on {on}: raise the limit, or CallOptions(on_error='skip') sets such rows aside")
     if isinstance(error, InvalidResult):
-        return InvalidResult(f"{_said(error)}; on {on}")
+        return InvalidResult(f"{_said(error).replace('the function', of, 1)}; on {on}")
     # In one line: of what a worker raised, Spark hands on text, in which the end of a message is the end of its line.
     said = " ".join(_said(error).split())
     said = said if len(said) <= _LONGEST else f"{said[:_LONGEST]}…"
-    return FunctionFailed(
-        f"the function raised {type(error).__name__}: {said}; on {on}. "
-        f"CallOptions(on_error='skip') sets such rows aside, retries= calls again.{_where(error)}"
-    )
+    return FunctionFailed(f"{of} raised {type(error).__name__}: {said}; on {on}. {advice}{_where(error)}")
 
 
 def _said(error: BaseException) -> str:

@@ -2,11 +2,15 @@
 
     <checkpoint>/evenly/costs/17.json   the scheduler as it was after batch 17: its model, the speeds of executors, its state
 
+Of an operator of a dataflow it is in a folder of its name there.
+
 A file is written whole, before its batch is committed. A batch that is run again reads the newest file BELOW its own number, so
 whatever an earlier try of it has measured and written counts for nothing: no batch is counted twice.
 """
 
 from __future__ import annotations
+
+from urllib.parse import quote
 
 from pyspark.sql import SparkSession
 
@@ -23,8 +27,10 @@ _KEPT = 8
 class CostStore:
     """Reads and writes the scheduler of one query, batch by batch."""
 
-    def __init__(self, spark: SparkSession, checkpoint: str) -> None:
-        self._folder = Folder(spark, checkpoint).child("evenly").child("costs")
+    def __init__(self, spark: SparkSession, checkpoint: str, of: str = "") -> None:
+        """For the query of a checkpoint, or `of` one of its operators."""
+        folder = Folder(spark, checkpoint).child("evenly").child("costs")
+        self._folder = folder.child(quote(of, safe="")) if of else folder
 
     def before(self, batch_id: int) -> CostScheduler | None:
         """The scheduler as the last batch below `batch_id` left it; None if there is none."""

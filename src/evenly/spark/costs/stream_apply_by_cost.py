@@ -2,35 +2,29 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
-from evenly.costs.batch_memory import BatchMemory
 from evenly.costs.call_options import ONE_ROW_AT_A_TIME, CallOptions
 from evenly.costs.model import CostModel
-from evenly.costs.scheduler import CostScheduler
 from evenly.errors import InvalidParameter, StreamingMismatch
 from evenly.spark.costs.apply_by_cost import Costs, check_watch, chosen_key, loaded
+from evenly.spark.costs.cost_batches import CostBatches
 from evenly.spark.costs.options import CostKey, Objective, StageOptions
 from evenly.spark.costs.row_ids import with_id
 from evenly.spark.costs.skipped import failed_rows, good_rows
-from evenly.spark.costs.stage import CallStage, reports_of, results_of
+from evenly.spark.costs.stage import CallStage
 from evenly.spark.costs.store import CostStore
 from evenly.spark.costs.watch import CostWatch
 from evenly.spark.features import Feature, require
 from evenly.spark.frames import check_frame
-from evenly.spark.jvm.java_errors import Py4JError
-from evenly.spark.jvm.sizes import size_of
 from evenly.spark.streaming.query_settings import QuerySettings, Trigger
 from evenly.spark.streaming.running_query import RunningQuery
 
-_LOG = logging.getLogger(__name__)
 Sink = Callable[[DataFrame, int], None]
 """Writes the results of a batch. It may be called again with the same batch number, after a restart: then it must replace."""
 
@@ -100,73 +94,32 @@ def stream_apply_by_cost(
     with_id(rows, expressions)  # a key that is not there is an error now, not in the first batch
     stage = CallStage.of(rows, function, schema, options)
     store = CostStore(spark, settings.checkpoint)
-    batches = Batches(stage, store, model or CostModel(expressions), sink, dead_letters, watch)
-    writer = rows.writeStream.foreachBatch(batches.run).option("checkpointLocation", settings.checkpoint)
+    batches = CostBatches(stage, store, model or CostModel(expressions), called="stream_apply_by_cost")
+    written = _Written(batches, sink, dead_letters, watch)
+    writer = rows.writeStream.foreachBatch(written.run).option("checkpointLocation", settings.checkpoint)
     return RunningQuery(settings.applied(writer).start())
 
 
-class Batches:
-    """Runs the batches of a query, one after the other."""
+class _Written:
+    """Runs the batches of a query, hands each to its sinks, and keeps what it measured."""
 
-    def __init__(
-        self,
-        stage: CallStage,
-        store: CostStore,
-        model: CostModel,
-        sink: Sink,
-        dead_letters: Sink | None,
-        watch: CostWatch | None,
-    ) -> None:
-        self._stage = stage
-        self._store = store
-        self._model = model
+    def __init__(self, batches: CostBatches, sink: Sink, dead_letters: Sink | None, watch: CostWatch | None) -> None:
+        self._batches = batches
         self._sink = sink
         self._dead_letters = dead_letters
         self._watch = watch
-        self._memory = BatchMemory(stage.options.instances, model)
 
     def run(self, df: DataFrame, batch_id: int) -> None:
         """One batch: run, measured, handed to the sink, saved."""
-        scheduler = self._memory.begin(batch_id, self._store.before)
-        expressions, options = self._model.expressions, self._stage.options
-        size = size_of(df)
-        decision = scheduler.decide(
-            batch_id,
-            row_bytes=size.row_bytes,
-            slots=size.slots,
-            objective=options.objective,
-            ways=self._stage.ways(df),
-        )
-        _LOG.info("stream_apply_by_cost, batch %d, %d instances: %s", batch_id, options.instances, decision.reason)
-        if decision.even:
-            ran = self._stage.evenly(with_id(df, expressions), time_every=decision.time_every)
-        else:
-            keyed = with_id(df, expressions, order=options.order)
-            ran = self._stage.by_cost(keyed, decision.model, shares=decision.shares, way=decision.way)
-        ran = ran.persist()
+        batch = self._batches.run(df, batch_id)
         try:
-            reports = reports_of(ran)
-            scheduler.report(batch_id, reports)
-            results = results_of(ran)
+            results = batch.results
             if self._dead_letters is not None:
                 self._dead_letters(failed_rows(results), batch_id)
                 results = good_rows(results)
             self._sink(results, batch_id)
-            self._save(batch_id, scheduler)
+            self._batches.keep(batch)
         finally:
-            ran.unpersist()
+            batch.release()
         if self._watch is not None:
-            self._watch.take(batch_id, decision, reports, scheduler.model)
-
-    def _save(self, batch_id: int, scheduler: CostScheduler) -> None:
-        try:
-            self._store.save(batch_id, scheduler)
-        except (PySparkException, Py4JError, OSError) as error:
-            if self._memory.not_saved():
-                _LOG.warning(
-                    "the costs of batch %d could not be saved, and will be with those of the next: %s",
-                    batch_id,
-                    str(error).strip().splitlines()[0],
-                )
-        else:
-            self._memory.saved()
+            self._watch.take(batch_id, batch.decision, batch.reports, batch.scheduler.model)

@@ -1,0 +1,135 @@
+"""A dataflow built in Python: the same object that a YAML file describes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from evenly.dataflow.graph import Dataflow, Edge, EdgeGrouping, Kind, Operator
+from evenly.errors import InvalidDataflow
+
+Function = str | Callable[..., Any]
+
+
+class Flow:
+    """Operators and the streams between them, added one by one.
+
+        flow = evenly.Flow("sizes")
+        urls = flow.source("urls", format="parquet", path="/data/urls")
+        sizes = urls.shuffle(instances=16).row(fetch, schema="size long", threads=8)
+        sizes.where("size > 0").sink("kept", format="parquet", path="/data/sizes")
+
+    `dataflow()` is what was built, checked; `evenly.run` runs it. An operator is named after its function, unless `name` says
+    otherwise.
+    """
+
+    def __init__(self, name: str, about: str = "") -> None:
+        self._name, self._about = name, about
+        self._operators: dict[str, Operator] = {}
+        self._edges: list[Edge] = []
+
+    def source(
+        self,
+        name: str,
+        *,
+        format: str = "",  # noqa: A002 - as Spark calls it
+        path: str = "",
+        schema: str = "",
+        options: Mapping[str, str] | None = None,
+        function: Function = "",
+        model: str = "",
+    ) -> Stream:
+        """Rows from outside: a format of `spark.readStream` with its options, or a function of the session."""
+        one = Operator(name, model, "source", function, schema=schema, format=format, path=path, options=dict(options or {}))
+        return self._added(one, ())
+
+    def dataflow(self) -> Dataflow:
+        """What was built."""
+        return Dataflow(self._name, tuple(self._operators.values()), tuple(self._edges), self._about)
+
+    def _added(self, one: Operator, into: tuple[Edge, ...]) -> Stream:
+        if one.name in self._operators:
+            raise InvalidDataflow(f"the operator {one.name!r} is there already: give another name=")
+        self._operators[one.name] = one
+        self._edges.extend(replace(edge, end=one.name) for edge in into)
+        return Stream(self, (Edge(one.name, ""),))
+
+
+@dataclass(frozen=True, eq=False)
+class Stream:
+    """What leaves an operator, on its way to the next: how it is grouped there, and under which condition."""
+
+    flow: Flow
+    edges: tuple[Edge, ...] = field(repr=False)
+
+    def shuffle(self, instances: int | None = None) -> Stream:
+        """To any instance of the next operator, evenly."""
+        return self._with("shuffle", (), instances)
+
+    def by_cost(self, *cost_key: str, instances: int | None = None) -> Stream:
+        """By what rows are expected to cost, which depends on these columns."""
+        return self._with("cost", cost_key, instances)
+
+    def by_key(self, *columns: str, instances: int | None = None) -> Stream:
+        """To the instance of their key."""
+        return self._with("key", columns, instances)
+
+    def where(self, condition: str) -> Stream:
+        """Only rows for which a condition in SQL holds."""
+        return Stream(self.flow, tuple(replace(edge, where=condition) for edge in self.edges))
+
+    def selectivity(self, selectivity: float) -> Stream:
+        """How many rows take this way for one that enters its operator: for planning."""
+        return Stream(self.flow, tuple(replace(edge, selectivity=selectivity) for edge in self.edges))
+
+    def and_also(self, *others: Stream) -> Stream:
+        """This stream and others, all into the next operator."""
+        return Stream(self.flow, (*self.edges, *(edge for other in others for edge in other.edges)))
+
+    def row(self, function: Function, *, schema: str, threads: int | None = None, name: str = "", model: str = "") -> Stream:
+        """A function of a Row that gives nothing, one result or many."""
+        return self._operator("row", function, name, model=model, schema=schema, threads=threads)
+
+    def batch(self, function: Function, *, schema: str, threads: int | None = None, name: str = "", model: str = "") -> Stream:
+        """A function of an Arrow batch that gives another."""
+        return self._operator("batch", function, name, model=model, schema=schema, threads=threads)
+
+    def frame(self, function: Function, *, name: str = "", model: str = "") -> Stream:
+        """A function of a DataFrame that gives another: Spark itself."""
+        return self._operator("frame", function, name, model=model)
+
+    def state(self, function: Function, *, name: str = "", model: str = "") -> Stream:
+        """A function of a DataFrame placed by key that gives another with state, grouped by the key and `slot`."""
+        return self._operator("state", function, name, model=model)
+
+    def sink(
+        self,
+        name: str,
+        *,
+        format: str = "",  # noqa: A002 - as Spark calls it
+        path: str = "",
+        options: Mapping[str, str] | None = None,
+        function: Function = "",
+        model: str = "",
+    ) -> None:
+        """Where rows go: a format of `DataFrame.write` with its options, or a function of a DataFrame and a batch's number."""
+        one = Operator(name, model, "sink", function, format=format, path=path, options=dict(options or {}))
+        self.flow._added(one, self.edges)  # noqa: SLF001 - of this module
+
+    def _operator(
+        self, kind: Kind, function: Function, name: str, *, model: str, schema: str = "", threads: int | None = None
+    ) -> Stream:
+        one = Operator(name or _named(function), model, kind, function, schema=schema, threads=threads)
+        return self.flow._added(one, self.edges)  # noqa: SLF001 - of this module
+
+    def _with(self, grouping: EdgeGrouping, columns: tuple[str, ...], instances: int | None) -> Stream:
+        changed = [replace(edge, grouping=grouping, columns=columns, instances=instances) for edge in self.edges]
+        return Stream(self.flow, tuple(changed))
+
+
+def _named(function: Function) -> str:
+    found = function.rpartition(":")[2] if isinstance(function, str) else getattr(function, "__name__", "")
+    if not found or found == "<lambda>":
+        raise InvalidDataflow(f"{function!r} has no name: give name=")
+    return found

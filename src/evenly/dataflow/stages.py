@@ -1,0 +1,143 @@
+"""What a dataflow becomes on Spark: which operators share a Python worker, and what is between the others.
+
+Operators of rows and batches that are joined by forward edges run in one worker, whatever the shape they make: rows go from
+one to the next without leaving it. All else (a source, a sink, Spark's own code, state, rows dealt out by their cost) is a
+stage of its own. What several stages read is computed once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from evenly.dataflow.graph import Dataflow, Edge, Operator
+from evenly.errors import InvalidDataflow
+
+StageKind = Literal["source", "worker", "cost", "frame", "state", "sink"]
+IN_WORKER = ("row", "batch")
+
+
+@dataclass
+class Stage:
+    """Operators that run together, in their order; `inputs` come from other stages, `exits` are what other stages read."""
+
+    kind: StageKind
+    operators: list[str]
+    inputs: list[Edge]
+    exits: list[str] = field(default_factory=list)
+
+    @property
+    def fed_by(self) -> str | None:
+        """The one operator whose rows enter as they are, without a shuffle and without a condition; None if it is not so."""
+        starts = {edge.start for edge in self.inputs}
+        return next(iter(starts)) if len(starts) == 1 and all(map(passes, self.inputs)) else None
+
+
+def passes(edge: Edge) -> bool:
+    """Whether all rows of an edge stay where they are."""
+    return edge.grouping == "forward" and not edge.where
+
+
+def stages_of(flow: Dataflow) -> tuple[Stage, ...]:
+    """The stages of a dataflow that can be run, each behind those that it reads."""
+    check_runnable(flow)
+    stages: list[Stage] = []
+    home: dict[str, Stage] = {}
+    for name in flow.order:
+        one, into = flow.by_name[name], flow.into[name]
+        found = _worker_of(into, stages) if one.kind in IN_WORKER else None
+        if found is None:
+            found = Stage(_kind(one, into), [], [])
+            stages.append(found)
+        found.operators.append(name)
+        found.inputs += [edge for edge in into if home.get(edge.start) is not found]
+        home[name] = found
+    for stage in stages:
+        stage.exits = [name for name in stage.operators if any(home[edge.end] is not stage for edge in flow.out_of[name])]
+    return tuple(stages)
+
+
+def _kind(one: Operator, into: list[Edge]) -> StageKind:
+    if one.kind not in IN_WORKER:
+        return one.kind  # type: ignore[return-value] # checked: none is a mere operator
+    return "cost" if any(edge.grouping == "cost" for edge in into) else "worker"
+
+
+def _worker_of(into: list[Edge], stages: list[Stage]) -> Stage | None:
+    """The worker in which an operator with these edges can run too: all of its rows are there, or enter there as they are."""
+    if not all(map(passes, into)):
+        return None
+    for stage in stages:
+        if stage.kind == "worker" and all(edge.start in stage.operators or edge.start == stage.fed_by for edge in into):
+            return stage
+    return None
+
+
+def check_runnable(flow: Dataflow) -> None:
+    """Refuse a dataflow that says too little to be run, or what Spark cannot do in one query."""
+    for one in flow.operators:
+        _check_operator(flow, one)
+    for edge in flow.edges:
+        _check_edge(flow, edge)
+    _check_state(flow)
+
+
+def _check_operator(flow: Dataflow, one: Operator) -> None:
+    what = f"the operator {one.name!r}"
+    if one.kind == "operator":
+        raise flow.error(f"{what} can be planned, not run: give it `kind: row` (or batch, frame, state) and a function", one)
+    if one.kind in ("source", "sink"):
+        if bool(one.format) == bool(one.function):
+            raise flow.error(f"the {one.kind} {one.name!r} needs a `format`, such as parquet, or else a `function`", one)
+        return
+    if not one.function:
+        raise flow.error(f"{what} needs a `function`, as module:name", one)
+    if one.kind in IN_WORKER and not one.schema:
+        raise flow.error(f"{what} needs the `schema` of what leaves it, such as 'id long, score double'", one)
+
+
+def _check_edge(flow: Dataflow, edge: Edge) -> None:
+    what, end = f"the edge {edge.start} -> {edge.end}", flow.by_name[edge.end]
+    if edge.routing != "duplicate":
+        raise flow.error(f"{what} is taken by some rows only (`routing: {edge.routing}`): say which by `where`", edge)
+    if edge.grouping in ("key", "cost") and not edge.columns:
+        raise flow.error(f"{what} is grouped by {edge.grouping}: name its `columns`", edge)
+    if edge.grouping == "cost" and (end.kind != "row" or len(flow.into[edge.end]) > 1):
+        raise flow.error(f"{what} is grouped by cost, which needs `kind: row` at its end and no other edge to it", edge)
+    if end.kind == "state" and edge.grouping != "key":
+        raise flow.error(f"{what} leads to state: it needs `grouping: key` and the `columns` of the key", edge)
+
+
+def _check_state(flow: Dataflow) -> None:
+    stateful = [one for one in flow.operators if one.kind == "state"]
+    if len(stateful) > 1:
+        raise flow.error(
+            f"there is state in {stateful[0].name!r} and in {stateful[1].name!r}: one query holds one. Write what the first "
+            "gives to a sink, and read it in another dataflow",
+            stateful[1],
+        )
+    for one in stateful:
+        walk = one.name
+        while into := flow.into[walk]:
+            if len(into) > 1:
+                raise flow.error(f"{len(into)} edges lead to {walk!r}, before the state of {one.name!r}: join them before", one)
+            walk = into[0].start
+            if len(flow.out_of[walk]) > 1:
+                raise flow.error(
+                    f"{one.name!r} has state behind {walk!r}, which {len(flow.out_of[walk])} edges leave: one query cannot "
+                    "hold that. Put the state before the edges part, or write to a sink and read it in another dataflow",
+                    one,
+                )
+            if into[0].grouping == "cost":
+                raise flow.error(f"rows are dealt out by cost before the state of {one.name!r}: put the state first", one)
+
+
+def only_source(flow: Dataflow) -> Operator:
+    """The source of a dataflow that is to be a streaming query."""
+    sources = [one for one in flow.operators if one.kind == "source"]
+    if len(sources) > 1:
+        raise InvalidDataflow(
+            f"there are {len(sources)} sources, {', '.join(one.name for one in sources)}: a streaming query reads one. Give "
+            "one source a `function` of the session that returns their union, or run it as a batch"
+        )
+    return sources[0]

@@ -1,0 +1,90 @@
+"""The micro-batches of a function over rows of unequal cost: each dealt by what those before it measured."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+
+from evenly.costs.batch_memory import BatchMemory
+from evenly.costs.model import CostModel
+from evenly.costs.report import InstanceReport
+from evenly.costs.scheduler import BatchDecision, CostScheduler
+from evenly.spark.costs.row_ids import with_id
+from evenly.spark.costs.stage import CallStage, reports_of, results_of
+from evenly.spark.costs.store import CostStore
+from evenly.spark.jvm.java_errors import Py4JError
+from evenly.spark.jvm.sizes import size_of
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, eq=False)
+class RanBatch:
+    """A batch that was run and is persisted, until it is released."""
+
+    number: int
+    ran: DataFrame
+    decision: BatchDecision
+    reports: list[InstanceReport]
+    scheduler: CostScheduler
+
+    @property
+    def results(self) -> DataFrame:
+        """What the function gave."""
+        return results_of(self.ran)
+
+    def release(self) -> None:
+        """It is not needed any more."""
+        self.ran.unpersist()
+
+
+class CostBatches:
+    """Runs one batch after the other; what is known of costs is in memory, and in the checkpoint for a restart."""
+
+    def __init__(self, stage: CallStage, store: CostStore, model: CostModel, *, called: str) -> None:
+        self._stage, self._store, self._model, self._called = stage, store, model, called
+        self._memory = BatchMemory(stage.options.instances, model)
+
+    def run(self, df: DataFrame, number: int) -> RanBatch:
+        """The function over a batch, measured."""
+        scheduler = self._memory.begin(number, self._store.before)
+        expressions, options = self._model.expressions, self._stage.options
+        size = size_of(df)
+        decision = scheduler.decide(
+            number,
+            row_bytes=size.row_bytes,
+            slots=size.slots,
+            objective=options.objective,
+            ways=self._stage.ways(df),
+        )
+        _LOG.info("%s, batch %d, %d instances: %s", self._called, number, options.instances, decision.reason)
+        if decision.even:
+            ran = self._stage.evenly(with_id(df, expressions), time_every=decision.time_every)
+        else:
+            keyed = with_id(df, expressions, order=options.order)
+            ran = self._stage.by_cost(keyed, decision.model, shares=decision.shares, way=decision.way)
+        ran = ran.persist()
+        try:
+            reports = reports_of(ran)
+            scheduler.report(number, reports)
+        except BaseException:
+            ran.unpersist()
+            raise
+        return RanBatch(number, ran, decision, reports, scheduler)
+
+    def keep(self, batch: RanBatch) -> None:
+        """The results of a batch are written: what it measured is for the next, also after a restart."""
+        try:
+            self._store.save(batch.number, batch.scheduler)
+        except (PySparkException, Py4JError, OSError) as error:
+            if self._memory.not_saved():
+                _LOG.warning(
+                    "the costs of batch %d could not be saved, and will be with those of the next: %s",
+                    batch.number,
+                    str(error).strip().splitlines()[0],
+                )
+        else:
+            self._memory.saved()

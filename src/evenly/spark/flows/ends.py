@@ -1,0 +1,93 @@
+"""Where the rows of a dataflow come from and where they go."""
+
+from __future__ import annotations
+
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from evenly.dataflow.graph import Dataflow, Operator
+from evenly.emission.destinations import HttpPost, TcpLines
+from evenly.errors import EvenlyError
+from evenly.spark.flows.frames import checked_frame
+from evenly.spark.flows.functions import loaded
+from evenly.spark.sending.send import send
+
+FILES = ("parquet", "orc", "json", "csv", "avro", "text", "xml")
+"""Formats that are folders: of a stream each batch has a folder of its own in them, which is written anew if the batch is."""
+SENT = ("tcp", "http")
+_SHOWN = 20
+
+
+def read(spark: SparkSession, flow: Dataflow, one: Operator, *, streaming: bool) -> DataFrame:
+    """What a source gives."""
+    try:
+        found = checked_frame(loaded(one)(spark), one) if one.function else _loaded(spark, one, streaming=streaming)
+    except (PySparkException, EvenlyError) as error:
+        raise flow.error(f"the source {one.name!r} cannot be read: {_first_line(error)}", one) from error
+    if found.isStreaming != streaming:
+        has, wanted = ("a stream", "a batch") if found.isStreaming else ("a batch", "a stream")
+        raise flow.error(f"the source {one.name!r} is {has}, and the dataflow is to be run as {wanted}", one)
+    return found
+
+
+def _loaded(spark: SparkSession, one: Operator, *, streaming: bool) -> DataFrame:
+    options = dict(one.options)
+    reader = spark.readStream if streaming else spark.read
+    if one.format == "table":
+        return reader.options(**options).table(one.path)
+    reader = reader.format(one.format).options(**options)
+    if one.schema:
+        reader = reader.schema(one.schema)
+    elif streaming and one.format in FILES:  # a stream of files does not look into them; what is there now tells
+        reader = reader.schema(spark.read.format(one.format).options(**options).load(one.path).schema)
+    return reader.load(one.path) if one.path else reader.load()
+
+
+def check_sink(flow: Dataflow, one: Operator) -> None:
+    """Refuse a sink that says too little, before anything runs."""
+    needs = {"tcp": ("host", "port"), "http": ("url",)}.get(one.format, ())
+    for name in needs:
+        if name not in one.options:
+            raise flow.error(f"the sink {one.name!r} sends by {one.format}: give it the option {name!r}", one)
+    if one.format in FILES and not one.path:
+        raise flow.error(f"the sink {one.name!r} writes {one.format}: give it a `path`", one)
+
+
+def write(flow: Dataflow, one: Operator, rows: DataFrame, batch: int | None) -> None:
+    """Write what a sink gets; `batch` is the number of a stream's batch, which may be written again."""
+    try:
+        _write(flow, one, rows, batch)
+    except AnalysisException as error:
+        raise flow.error(f"the sink {one.name!r} cannot be written: {_first_line(error)}", one) from error
+
+
+def _write(flow: Dataflow, one: Operator, rows: DataFrame, batch: int | None) -> None:
+    options = dict(one.options)
+    if one.function:
+        loaded(one)(rows, 0 if batch is None else batch)
+    elif one.format == "console":
+        rows.show(int(options.get("rows", _SHOWN)), truncate=False)
+    elif one.format in SENT:
+        to = TcpLines(options["host"], int(options["port"])) if one.format == "tcp" else HttpPost(options["url"])
+        send(
+            rows,
+            to=to,
+            column=options.get("column"),
+            link=options.get("link", "default"),
+            policy=options.get("policy", "unscheduled"),
+            sender=f"{flow.name}/{one.name}",
+            batch=batch,
+        )
+    elif batch is not None and one.format in FILES:
+        rows.write.format(one.format).options(**options).mode("overwrite").save(f"{one.path.rstrip('/')}/batch={batch}")
+    else:
+        mode = options.pop("mode", "errorifexists" if one.format in FILES else "append")
+        writer = rows.write.format(one.format).options(**options).mode(mode)
+        if one.path:
+            writer.save(one.path)
+        else:
+            writer.save()
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)

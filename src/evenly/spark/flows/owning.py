@@ -1,0 +1,56 @@
+"""Folders that a streaming query writes its batches to are its own.
+
+A batch that is run again replaces its folder. Another query that wrote its batches 0, 1, 2, … to the same place would replace
+the first one's, and so would the same dataflow with a new checkpoint, without a word. So each folder says whose it is:
+
+    <checkpoint>/evenly/flow         the query's own name, drawn when it first starts
+    <sink>/_evenly/owner             the same name
+"""
+
+from __future__ import annotations
+
+import uuid
+
+from pyspark.sql import SparkSession
+
+from evenly.dataflow.graph import Dataflow, Operator
+from evenly.spark.jvm.hadoop_files import Folder
+
+
+def name_of_query(spark: SparkSession, checkpoint: str) -> str:
+    """The name of the query of a checkpoint, drawn at its first start."""
+    folder = Folder(spark, checkpoint).child("evenly")
+    folder.make("flow", uuid.uuid4().hex)
+    return folder.read("flow").decode()
+
+
+def claim(spark: SparkSession, flow: Dataflow, one: Operator, owner: str) -> None:
+    """Make the folder of a sink the query's own, or refuse one that is another's."""
+    folder = Folder(spark, one.path)
+    mark = folder.child("_evenly")
+    if not mark.has("owner"):
+        if there := [name for name in folder.names() if not name.startswith("_")]:
+            raise flow.error(
+                f"the sink {one.name!r} writes to {one.path}, where {there[0]!r} is already: a query has a folder of its own. "
+                "Give another path, or empty that one",
+                one,
+            )
+        mark.make("owner", owner)
+    if mark.read("owner").decode() != owner:
+        raise flow.error(
+            f"the sink {one.name!r} writes to {one.path}, which has the batches of another query (or of this one with another "
+            "checkpoint), and would replace them: give another path, or remove that folder",
+            one,
+        )
+
+
+def check_paths(spark: SparkSession, flow: Dataflow) -> None:
+    """Refuse two sinks, or a source and a sink, of one folder, however it is spelt."""
+    known: dict[str, Operator] = {}
+    for one in flow.operators:
+        if not one.path or one.format == "table" or one.kind not in ("source", "sink"):
+            continue
+        at = Folder(spark, one.path).resolved("_")
+        other = known.setdefault(at, one)
+        if other is not one and "sink" in (one.kind, other.kind):
+            raise flow.error(f"{other.name!r} and {one.name!r} have the same path, {one.path}: give each its own", one)

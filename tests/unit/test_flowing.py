@@ -1,0 +1,212 @@
+"""Operators in one worker: every row reaches every operator that it should, with and without threads."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import Counter
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evenly.dataflow.reports import WorkerReport
+from evenly.errors import FunctionFailed, InvalidResult
+from evenly.worker.flowing import Graph, Node, flowing
+from evenly.worker.results import Shape
+
+pytest.importorskip("pyspark")
+SHAPE = Shape(pa.schema([("v", pa.int64()), ("way", pa.string())]))
+INPUT = pa.schema([("v", pa.int64()), ("way", pa.string())])
+
+
+def times(name, most):
+    """An operator that makes nothing, one or several rows of one."""
+
+    def function(row):
+        made = [{"v": row.v, "way": f"{row.way}/{name}{at}"} for at in range(row.v % most)]
+        return made[0] if len(made) == 1 else iter(made) if len(made) > 1 else None
+
+    return function
+
+
+def marked(name):
+    def function(batch):
+        return pa.table({"way": [f"{way}/{name}" for way in batch["way"].to_pylist()], "v": batch["v"]})
+
+    return function
+
+
+def reference(graph, values):
+    """What leaves each exit, by the obvious walk."""
+    left = Counter()
+
+    def walk(at, row):
+        node = graph.nodes[at]
+        if node.by_row:
+            made = [(row[0], f"{row[1]}/{node.name}{copy}") for copy in range(row[0] % int(node.name[1:]))]
+        else:
+            made = [(row[0], f"{row[1]}/{node.name}")]
+        for one in made:
+            if node.exit is not None:
+                left[(node.exit, *one)] += 1
+            for after in node.after:
+                walk(after, one)
+
+    for value in values:
+        for entry in graph.entries:
+            walk(entry, (value, ""))
+    return left
+
+
+def ran(graph, values, rows_of_a_batch=7, reports=None):
+    reports = [] if reports is None else reports
+    parts = [values[at : at + rows_of_a_batch] for at in range(0, len(values), rows_of_a_batch)]
+    batches = [pa.record_batch({"_0": pa.array(part, pa.int64()), "_1": [""] * len(part)}) for part in parts]
+    left = Counter()
+    exits = len(graph.exits)
+    for made in flowing(graph)(iter(batches)):
+        assert made.schema == graph.output()
+        for row in made.to_pylist():
+            if row["__evenly_report"] is not None:
+                reports.append(WorkerReport.from_bytes(row["__evenly_report"]))
+                continue
+            place = 0 if exits == 1 else row["exit"]
+            held = row if exits == 1 else row[f"e{place}"]
+            left[(place, held["v"], held["way"])] += 1
+    return left
+
+
+@st.composite
+def graphs(draw):
+    """Operators that each read earlier ones or the input; those that nobody reads are exits, and some others too."""
+    count = draw(st.integers(1, 5))
+    after = [[] for _ in range(count)]
+    entries = []
+    for at in range(count):
+        feeding = draw(st.lists(st.integers(-1, at - 1), min_size=1, max_size=2, unique=True))
+        for one in feeding:
+            (entries if one < 0 else after[one]).append(at)
+    leaves = [at for at in range(count) if not after[at] or draw(st.booleans())]
+    nodes = []
+    for at in range(count):
+        by_row = draw(st.booleans())
+        name = f"r{draw(st.integers(1, 4))}" if by_row else f"b{at}"
+        function = times(name, int(name[1:])) if by_row else marked(name)
+        place = leaves.index(at) if at in leaves else None
+        nodes.append(Node(name, function, SHAPE, by_row, draw(st.integers(1, 3)), tuple(after[at]), place))
+    return Graph(tuple(nodes), tuple(entries), ("v", "way"))
+
+
+@given(graphs(), st.lists(st.integers(0, 20), max_size=40))
+def test_what_leaves_is_what_the_obvious_walk_gives(graph, values):
+    reports = []
+    found = ran(graph, values, reports=reports)
+    assert found == reference(graph, values)
+    (report,) = reports
+    assert [one.operator for one in report.operators] == [node.name for node in graph.nodes]
+    for node, counted in zip(graph.nodes, report.operators, strict=True):
+        fed = [graph.nodes.index(one) for one in graph.nodes if graph.nodes.index(node) in one.after]
+        entering = len(values) * (graph.nodes.index(node) in graph.entries) + sum(report.operators[at].rows_out for at in fed)
+        assert counted.rows_in == entering
+        if node.exit is not None:
+            assert counted.rows_out == sum(count for (place, *_), count in found.items() if place == node.exit)
+
+
+def chain(*functions, threads=1):
+    count = len(functions)
+    return Graph(
+        tuple(
+            Node(
+                f"op{at}",
+                function,
+                SHAPE,
+                by_row=True,
+                threads=threads,
+                after=(at + 1,) if at + 1 < count else (),
+                exit=0 if at + 1 == count else None,
+            )
+            for at, function in enumerate(functions)
+        ),
+        (0,),
+        ("v", "way"),
+    )
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_a_row_that_fails_is_told_with_its_operator(threads):
+    def fails(row):
+        if row.v == 3:
+            raise ValueError("three")
+        return row
+
+    with pytest.raises(FunctionFailed, match=r"the operator 'op1' raised ValueError: three; on \{\"v\": 3"):
+        ran(chain(lambda row: row, fails, threads=threads), list(range(10)))
+    with pytest.raises(InvalidResult, match=r"the operator 'op0' returned 'text'.*on \{\"v\": 0"):
+        ran(chain(lambda _: "text", threads=threads), [0])
+
+
+def test_operators_work_at_the_same_time():
+    """The first operator has not ended its batch when the last begins: else both would wait for each other for ever."""
+    reached = threading.Event()
+
+    def first(row):
+        if row.v == 1_999:
+            assert reached.wait(60)
+        return row
+
+    def last(row):
+        reached.set()
+        return row
+
+    assert sum(ran(chain(first, last, threads=2), list(range(2_000)), 2_000).values()) == 2_000
+
+
+def test_threads_of_one_operator_wait_together():
+    together = threading.Barrier(3)
+
+    def meets(row):
+        together.wait(60)
+        return row
+
+    assert sum(ran(chain(meets, threads=3), list(range(9))).values()) == 9
+
+
+def test_async_functions_and_classes_are_called():
+    class Counting:
+        closed = 0
+
+        def __init__(self):
+            self.calls = 0
+
+        async def __call__(self, row):
+            await asyncio.sleep(0)
+            self.calls += 1
+            return row.v, str(self.calls)
+
+        def close(self):
+            Counting.closed += 1
+
+    found = ran(chain(Counting, threads=1), [5, 5, 5])
+    assert found == Counter({(0, 5, "1"): 1, (0, 5, "2"): 1, (0, 5, "3"): 1})
+    assert Counting.closed == 1
+
+
+def test_what_is_on_its_way_is_bounded():
+    """No more is read from Spark than the operators can hold: the rest waits there."""
+    done, outstanding = [], []
+
+    def slow(row):
+        time.sleep(0.0005)  # slower than rows are read: without a bound nearly all of them would wait
+        done.append(row.v)
+        return row
+
+    def batches():
+        for at in range(1_000):
+            outstanding.append(at - len(done))
+            yield pa.record_batch([pa.array([at]), pa.array([""])], schema=INPUT)
+
+    assert sum(batch.num_rows for batch in flowing(chain(slow, threads=2))(batches())) == 1_000 + 1
+    assert max(outstanding) <= 64
