@@ -82,7 +82,7 @@ def diagnose_keys(
             say(f"placing by Evenly on {count}")
             mapping = learn_mapping(df, key=names, instances=count)
             placed = with_instance(counted, mapping, columns, AT)
-            at.append(KeysAt(names, count, by_hash, _loads(placed, F.col(AT), count), most / rows))
+            at.append(KeysAt(names, count, by_hash, _loads(placed, F.col(AT), count), most / rows, mapping.expectation))
     finally:
         counted.unpersist()
     return KeysDiagnosis(names, rows, distinct, tuple(named), tuple(at))

@@ -30,8 +30,8 @@ _COLUMNS = {
 }
 LEARNT = ", ".join(f"{name} {'binary' if kind == pa.binary() else 'double'}" for name, kind in _COLUMNS.items())
 """The row of a partition, as Spark is told: ids, their weights, and the share of each that came later (float32). Or a sketch,
-the share of each of its buckets that came later, and ids with what they weighed in later rows. `squares` are sums of the squares
-of rows' weights."""
+the share of each of its buckets that came later, and ids with what they weighed in later rows. `squares` are sums of the
+squares of rows' weights."""
 _ROWS_AT_ONCE = 2**18
 
 
