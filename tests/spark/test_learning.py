@@ -66,8 +66,8 @@ def test_new_rows_are_in_the_range_that_held_back_rows_tell(spark, skewed, monke
 def test_keys_that_change_along_the_rows_are_not_promised_to_stay_even(spark):
     """One partition, so that the order is that of its rows; and two that are each of one kind."""
     for partitions in (1, 2):
-        keys = F.when(F.col("id") < 20_000, F.pmod(F.xxhash64("id"), F.lit(20))).otherwise(
-            F.pmod(F.xxhash64("id"), F.lit(23)) + 50
+        keys = F.when(F.col("id") < 20_000, F.pmod(F.xxhash64("id"), F.lit(200))).otherwise(
+            F.pmod(F.xxhash64("id"), F.lit(230)) + 500
         )
         learnt = evenly.learn_mapping(spark.range(0, 40_000, 1, partitions).select(keys.alias("key")), key="key", instances=8)
         assert learnt.fitted_imbalance_pct < 5.0

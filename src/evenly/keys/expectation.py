@@ -25,8 +25,8 @@ class Expectation:
 
     That holds for a run as long as what was learnt from, of rows of the same kind, a hundred for each instance or more. Where
     later rows differed from earlier ones, `low_pct` is for new rows that are like all those seen, and `high_pct` for new rows
-    that differ as much as the held-back ones did. A change that is larger, or that begins later, is in no range. `rows` is how many
-    held-back rows it rests on.
+    that differ as much as the held-back ones did. A change that is larger, or that begins later, is in no range. `rows` is how
+    many held-back rows it rests on.
     """
 
     imbalance_pct: float
