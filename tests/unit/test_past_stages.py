@@ -163,15 +163,15 @@ def test_an_executor_that_was_slow_in_several_stages_is_named_and_one_that_had_j
             made.task_end(
                 stage,
                 i,
-                run_ms=slow if i > 5 else 2_000,
+                run_ms=slow if i > 8 else 2_000,
                 rows=100,
                 launch_ms=launch_ms,
-                executor="2" if i > 5 else "1",
+                executor="2" if i > 8 else "1",
                 task=100 * stage + i,
             )
-            for i in range(8)
+            for i in range(12)
         ]
-        return [made.submitted(stage, 8), *ends, made.completed(stage, 8)]
+        return [made.submitted(stage, 12), *ends, made.completed(stage, 12)]
 
     slow = [*made.start(cores=8, executors=("1", "2")), *run(1, 2_000, 10), *run(2, 9_000, 10_000), *run(3, 9_000, 20_000)]
     found = {stage.stage: diagnose_stage(stage).cause for stage in read(tmp_path, slow).stages}
