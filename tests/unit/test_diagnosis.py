@@ -342,7 +342,9 @@ def test_a_scan_gets_fewer_tasks_by_larger_pieces_of_its_files():
 
 def test_half_of_the_slots_idle_for_a_whole_stage_are_too_few_tasks():
     own = Exchange("RoundRobinPartitioning", (), (), 2, origin="REPARTITION_BY_NUM")
-    found = diagnose_stage(stage([286_900, 243_200], exchange=own, operators=("Execute InsertIntoHadoopFsRelationCommand",), cluster_slots=4))
+    found = diagnose_stage(
+        stage([286_900, 243_200], exchange=own, operators=("Execute InsertIntoHadoopFsRelationCommand",), cluster_slots=4)
+    )
     assert found.cause is Cause.TOO_FEW
     assert found.saved_s == pytest.approx(154.4, abs=1.0)
     assert "4 instead of 2" in found.remedy

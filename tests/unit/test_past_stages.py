@@ -202,3 +202,14 @@ def test_starting_a_python_worker_is_no_work(tmp_path):
     assert stage.tasks.work_ms.tolist() == [2_000] * 4
     assert stage.saved_s == 0.0
     assert diagnose_stage(stage).cause is Cause.COLD
+
+
+@pytest.mark.parametrize(("kept", "cause"), [(True, Cause.CACHE), (False, Cause.COST)])
+def test_rows_that_were_cached_for_some_tasks_only_do_not_cost_more(tmp_path, kept, cause):
+    ends = [
+        made.task_end(2, at, run_ms=9_000 if at > 13 else 10, rows=100, locality="ANY" if at > 13 else "PROCESS_LOCAL")
+        for at in range(16)
+    ]
+    log = [*made.start(cores=16), made.submitted(2, 16, kept=kept), *ends, made.completed(2, 16, kept=kept)]
+    (stage,) = read(tmp_path, log).stages
+    assert diagnose_stage(stage).cause is cause

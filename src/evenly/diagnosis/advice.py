@@ -91,7 +91,9 @@ def _of_files(stage: PastStage, tasks: int) -> Advice | None:
     if tasks < stage.instances:
         # What was read says nothing of the limit: columns that are not asked for are in the files, too.
         told = f"{-(-_SPLIT_MIB * stage.instances // tasks)}MB"
-        remedy = f"about {tasks} tasks: files in larger pieces, of {told} if it is {_SPLIT_MIB}MB now; small files may stay apart"
+        remedy = (
+            f"about {tasks} tasks: files in larger pieces, of {told} if it is {_SPLIT_MIB}MB now; small files may stay apart"
+        )
         return Advice(remedy, setting_call("spark.sql.files.maxPartitionBytes", told))
     size = total // tasks
     if size < _LEAST_SPLIT:

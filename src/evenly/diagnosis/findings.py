@@ -22,6 +22,7 @@ class Cause(StrEnum):
     SPILL = "spill"
     FETCH = "shuffle fetch"
     GC = "garbage collection"
+    CACHE = "cache"
     EXECUTOR = "slow executor"
     WAITING = "waiting"
     COLD = "cold executors"
