@@ -3,8 +3,8 @@
 python benchmarks/diagnosis_jobs.py FOLDER APPLICATION SEED
 
 runs the jobs of one application ("local", "sizes", "cluster" or "slow host") and leaves its event log in FOLDER. Every job
-carries the name of its case as the job's description, so its stages are found in the log. Time is slept, not computed, so that the log
-is the same on a machine with fewer cores than slots.
+carries the name of its case as the job's description, so its stages are found in the log. Time is slept, not computed, so that
+the log is the same on a machine with fewer cores than slots.
 """
 
 from __future__ import annotations

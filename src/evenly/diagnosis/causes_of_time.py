@@ -54,7 +54,7 @@ def _at(stage: PastStage, executor: str) -> str:
 
 
 def _not_kept(stage: PastStage, limits: Thresholds) -> Finding | None:
-    """Rows that are kept on executors were at hand for some tasks, and not for the longest: it read or computed them anew."""
+    """Rows that are kept on executors were at hand for some tasks, and not for the longest: it got them from elsewhere."""
     tasks = stage.tasks
     if tasks.kept[int(tasks.work_ms.argmax())] or not tasks.kept.any():
         return None
@@ -62,9 +62,7 @@ def _not_kept(stage: PastStage, limits: Thresholds) -> Finding | None:
     if anew < limits.slower * at_hand:
         return None
     count = int((~tasks.kept).sum())
-    why = (
-        f"{count} of {stage.instances} tasks ran where the kept rows (cache, persist) were not, and read or computed them again"
-    )
+    why = f"{count} of {stage.instances} tasks ran where the kept rows (cache, persist) were not: they were fetched, read or computed again"
     remedy = (
         "keep all of them: more memory, or a storage level with disk; a longer spark.locality.wait lets tasks wait for their "
         "place. Balance does not help"
