@@ -62,7 +62,10 @@ def _not_kept(stage: PastStage, limits: Thresholds) -> Finding | None:
     if anew < limits.slower * at_hand:
         return None
     count = int((~tasks.kept).sum())
-    why = f"{count} of {stage.instances} tasks ran where the kept rows (cache, persist) were not: they were fetched, read or computed again"
+    why = (
+        f"{count} of {stage.instances} tasks ran where the kept rows (cache, persist) were not: these were fetched, read or "
+        "computed again"
+    )
     remedy = (
         "keep all of them: more memory, or a storage level with disk; a longer spark.locality.wait lets tasks wait for their "
         "place. Balance does not help"
