@@ -16,11 +16,13 @@ class LaterRows(Generic[Part]):
 
     When the newest weigh as much as all before, they become the middle, and what was in the middle is joined to the earliest.
     So at any end the newest, or they and the middle, are a quarter to five eighths of all, as long as no part
-    weighs more than `room`. `join` makes one part of an earlier and a later one.
+    weighs more than `room`. `join` makes one part of an earlier and a later one. With `earliest=False` the earliest parts are
+    weighed and not kept, for who has all rows elsewhere: of `cut` only the later parts count then.
     """
 
-    def __init__(self, join: Callable[[Part, Part], Part]) -> None:
+    def __init__(self, join: Callable[[Part, Part], Part], *, earliest: bool = True) -> None:
         self._join = join
+        self._keeps_earliest = earliest
         self._parts: list[Part | None] = [None, None, None]
         self._weights = [0.0, 0.0, 0.0]
 
@@ -47,9 +49,11 @@ class LaterRows(Generic[Part]):
                 self._put(0, between, middle)
             self._parts[1:], self._weights[1:] = [self._parts[2], None], [newest, 0.0]
 
-    def mapped(self, change: Callable[[Part], Other], join: Callable[[Other, Other], Other]) -> LaterRows[Other]:
+    def mapped(
+        self, change: Callable[[Part], Other], join: Callable[[Other, Other], Other], *, earliest: bool = True
+    ) -> LaterRows[Other]:
         """The same with every part as `change` makes it."""
-        found: LaterRows[Other] = LaterRows(join)
+        found: LaterRows[Other] = LaterRows(join, earliest=earliest)
         found._parts = [None if part is None else change(part) for part in self._parts]
         found._weights = list(self._weights)
         return found
@@ -63,7 +67,7 @@ class LaterRows(Generic[Part]):
 
     def _put(self, at: int, part: Part, weight: float) -> None:
         held = self._parts[at]
-        self._parts[at] = part if held is None else self._join(held, part)
+        self._parts[at] = part if held is None or (at == 0 and not self._keeps_earliest) else self._join(held, part)
         self._weights[at] += weight
 
     def _joined(self, earlier: Part | None, later: Part | None) -> Part | None:

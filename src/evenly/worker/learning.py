@@ -33,6 +33,8 @@ LEARNT = ", ".join(f"{name} {'binary' if kind == pa.binary() else 'double'}" for
 the share of each of its buckets that came later, and ids with what they weighed in later rows. `squares` are sums of the
 squares of rows' weights."""
 _ROWS_AT_ONCE = 2**18
+_TOLD = 0.25
+"""Keys below this part of what makes a key heavy are told by their buckets alone."""
 
 
 @dataclass(frozen=True)
@@ -93,25 +95,31 @@ class PartitionLearner:
         )
 
     def _sketched(self, counted: LaterRows[Counts], batches: Iterator[pa.RecordBatch]) -> pa.RecordBatch:
-        rows = counted.mapped(self._sketch, _merged)
+        whole = self._sketch(_NOTHING)
+        for part in counted.parts:
+            whole = self._added(whole, part)
+        rows = counted.mapped(self._sketch, _merged, earliest=False)
         for ids, weights in _stretches(batches):
             for more_ids, more_weights in _fitting(rows, ids, weights):
-                part = self._sketch(Counts(more_ids, more_weights, float(np.square(more_weights).sum())))
-                rows.add(part, float(more_weights.sum()))
-        earlier, later = rows.cut()
-        earlier, later = (self._sketch(_NOTHING) if part is None else part for part in (earlier, later))
-        counts, later_squares = later.learner.counts(), later.squares
-        whole = _merged(earlier, later)
+                part = Counts(more_ids, more_weights, float(np.square(more_weights).sum()))
+                whole = self._added(whole, part)
+                rows.add(self._sketch(part), float(more_weights.sum()))
+        later = rows.cut()[1] or self._sketch(_NOTHING)
+        counts = later.learner.counts()
+        heavy = counts.counts >= _TOLD * later.learner.theta * later.learner.total
         buckets = whole.learner.counts().buckets
         share = np.divide(counts.buckets, buckets, out=np.zeros(buckets.size), where=buckets > 0.0)
         return _row(
-            ids=counts.ids.tobytes(),
-            weights=counts.counts.tobytes(),
+            ids=counts.ids[heavy].tobytes(),
+            weights=counts.counts[heavy].tobytes(),
             later=share.astype(np.float32).tobytes(),
             sketch=whole.learner.to_bytes(),
             squares=whole.squares,
-            later_squares=later_squares,
+            later_squares=later.squares,
         )
+
+    def _added(self, whole: Sketched, part: Counts) -> Sketched:
+        return Sketched(whole.learner.fit_ids(part.ids, part.weights), whole.squares + part.squares)
 
     def _sketch(self, part: Counts) -> Sketched:
         from evenly.keys.dkg import DKG  # noqa: PLC0415 - it loads compiled code
