@@ -91,7 +91,7 @@ def test_what_is_not_a_dataframe_is_named(df, call):
 def test_what_is_often_given_for_a_dataframe_has_its_remedy(df):
     with pytest.raises(InvalidParameter, match=r"createDataFrame\(\.\.\.\) makes one of it$"):
         evenly.by_key(pd.DataFrame({"user": ["a"]}), **BY_KEY)
-    with pytest.raises(InvalidParameter, match="give what was grouped, and its columns as the key$"):
+    with pytest.raises(InvalidParameter, match=r"give what was grouped, and its columns as the key$"):
         evenly.by_key(df.groupBy("user"), **BY_KEY)
 
 
@@ -149,7 +149,7 @@ class Uncalled:
 
 
 def test_a_class_or_function_that_takes_no_row_is_named_before_a_job(df):
-    for given in (Uncalled, lambda: 1, lambda row, more: row):
+    for given in (Uncalled, lambda: 1, lambda row, more: (row, more)):
         with pytest.raises(InvalidParameter, match=r"^function must take one argument, a row, and .* does not$"):
             evenly.apply_by_cost(df, given, "x long", **BY_COST)
 
