@@ -192,7 +192,7 @@ def equal_rounds(tasks: int) -> Callable[[SparkSession, int, Path], None]:
 
 
 def many_short(spark: SparkSession, seed: int, _: Path) -> None:
-    """Many tasks, and most of what each takes is its work. Without Python, whose workers take as long to start on a few cores."""
+    """Many tasks, most of whose time is work. Without Python, whose workers take as long to start where cores are few."""
     done(spark.range(0, 12 * SLOTS, 1, 12 * SLOTS).where(F.expr(f"{java_sleep(f'{400 + 10 * seed}L')} is not null")))
 
 
