@@ -2,9 +2,9 @@
 
 python benchmarks/diagnosis_jobs.py FOLDER APPLICATION SEED
 
-runs the jobs of one application ("local", "cluster" or "slow host") and leaves its event log in FOLDER. Every job carries the
-name of its case as the job's description, so its stages are found in the log. Time is slept, not computed, so that the log is
-the same on a machine with fewer cores than slots.
+runs the jobs of one application ("local", "sizes", "cluster" or "slow host") and leaves its event log in FOLDER. Every job
+carries the name of its case as the job's description, so its stages are found in the log. Time is slept, not computed, so that
+the log is the same on a machine with fewer cores than slots.
 """
 
 from __future__ import annotations
@@ -191,6 +191,11 @@ def equal_rounds(tasks: int) -> Callable[[SparkSession, int, Path], None]:
     return run
 
 
+def many_short(spark: SparkSession, seed: int, _: Path) -> None:
+    """Many tasks, most of whose time is work. Without Python, whose workers take as long to start where cores are few."""
+    done(spark.range(0, 12 * SLOTS, 1, 12 * SLOTS).where(F.expr(f"{java_sleep(f'{400 + 10 * seed}L')} is not null")))
+
+
 def few_tasks(spark: SparkSession, seed: int, _: Path) -> None:
     done(spark.range(0, 80, 1, 2 + seed % 2).mapInArrow(slept(lambda _: 0.08), _AS_WIDE))
 
@@ -282,6 +287,20 @@ def speculated(spark: SparkSession, seed: int, _: Path) -> None:
     done(spark.range(0, 8, 1, 8).mapInArrow(function, _AS_WIDE))
 
 
+def tiny_tasks(spark: SparkSession, seed: int, _: Path) -> None:
+    """A few thousand rows in hundreds of tasks, each of which is started for a few of them."""
+    df = spark.range(0, 4_000 + seed, 1, SLOTS).groupBy((F.col("id") % 2_000).alias("k")).agg(F.sum("id").alias("id"))
+    done(df)
+
+
+def collecting_garbage(spark: SparkSession, seed: int, _: Path) -> None:
+    """Rows alike and their work alike, but in one task Java collects its garbage again and again."""
+    low = 40 * (seed % SLOTS)
+    collected = "java_method('java.lang.System', 'gc')"
+    told = spark.range(0, 40 * SLOTS, 1, SLOTS).where(F.expr(f"{java_sleep('15L')} is not null"))
+    done(told.select(F.expr(f"if(id >= {low} and id < {low + 40}, {collected}, 'none') as gc")))
+
+
 def on_slow_host(spark: SparkSession, seed: int, _: Path) -> None:
     """The same work on two executors, of which one takes three times as long: its Python workers live in its folder."""
 
@@ -345,6 +364,12 @@ LOCAL = (
     Case("skewed join, split", skewed_join_split, allowed=_of("rows", "last round", "keys"), settings=_SPLIT),
     Case("placed by Evenly", placed_by_evenly),
 )
+SIZES = (
+    Case("cold executor", warm_up, allowed=_of("cold executors")),
+    Case("too many tasks", tiny_tasks, _of("too many tasks"), settings=(*_UNMERGED, ("spark.sql.shuffle.partitions", "800"))),
+    Case("many short tasks", many_short),
+    Case("garbage collection", collecting_garbage, _of("garbage collection")),
+)
 CLUSTER = (
     Case("cold executors", warm_up, allowed=_of("cold executors")),
     Case("retried task", retried, _of("failed tasks")),
@@ -355,7 +380,7 @@ SLOW_HOST = (
     Case("slow host, first stage", on_slow_host, _of("slow executor")),
     Case("slow host, second stage", on_slow_host, _of("slow executor")),
 )
-APPLICATIONS = {"local": LOCAL, "cluster": CLUSTER, "slow host": SLOW_HOST}
+APPLICATIONS = {"local": LOCAL, "sizes": SIZES, "cluster": CLUSTER, "slow host": SLOW_HOST}
 
 
 def run_application(folder: Path, application: str, seed: int) -> None:

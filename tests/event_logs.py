@@ -16,6 +16,7 @@ def task_end(stage, index, *, run_ms, rows=0, launch_ms=0, executor="1", reason=
         "Executor ID": executor,
         "Killed": more.get("killed", False),
     }
+    info |= {"Locality": more["locality"]} if "locality" in more else {}
     info["Speculative"] = more.get("speculative", False)
     metrics = {"Executor Run Time": run_ms, "JVM GC Time": more.get("gc_ms", 0), "Disk Bytes Spilled": more.get("spilled", 0)}
     metrics["Shuffle Read Metrics"] = shuffle
@@ -38,7 +39,7 @@ def task_start(stage, index, launch_ms=0):
     return {"Event": "SparkListenerTaskStart", "Stage ID": stage, "Stage Attempt ID": 0, "Task Info": info}
 
 
-def stage_info(stage, tasks, *, name="collect at /home/me/job.py:7", numbers=(), rdds=()):
+def stage_info(stage, tasks, *, name="collect at /home/me/job.py:7", numbers=(), rdds=(), kept=False):
     accumulables = [{"ID": number, "Name": "metric", "Value": 1} for number in numbers]
     return {
         "Stage ID": stage,
@@ -46,7 +47,7 @@ def stage_info(stage, tasks, *, name="collect at /home/me/job.py:7", numbers=(),
         "Stage Name": name,
         "Number of Tasks": tasks,
         "Accumulables": accumulables,
-        "RDD Info": [{"Name": one} for one in rdds],
+        "RDD Info": [{"Name": one} for one in rdds] + [{"Name": "kept", "Storage Level": {"Use Memory": kept}}],
     }
 
 

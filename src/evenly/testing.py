@@ -49,8 +49,8 @@ def check_grouping(make: Callable[[], KeyGrouping], *, instances: int = 4) -> No
 
     merged = make().fit(keys[:9_000]).merge(make().fit(keys[9_000:])).mapping(instances)
     _check_one_instance_a_key(keys, merged.assign(keys))
-    learnt = whole.expected_loads.sum()
-    assert np.isclose(merged.expected_loads.sum(), learnt), "a merge must hold what both learners have seen"
+    learnt = whole.fitted_loads.sum()
+    assert np.isclose(merged.fitted_loads.sum(), learnt), "a merge must hold what both learners have seen"
     assert make().mapping(instances).assign(keys).size == keys.size, "nothing learnt must still route every key"
     assert make().fit(keys).memory_bytes >= 0, "memory_bytes must tell what the learner holds"
 

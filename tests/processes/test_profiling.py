@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -206,6 +208,7 @@ def test_a_plan_without_functions_is_not_run():
     ("options", "said"),
     [
         (["evenly.planning.examples:Nothing", "--out", "m.yaml"], "cannot be loaded"),
+        (["fractions:Fraction", "--out", "m.yaml"], "the class fractions:Fraction has no method __call__"),
         (["evenly.planning.examples:Pi", "--out", "no/such/folder/m.yaml"], "--out must name a file in a folder that exists"),
         (["evenly.planning.examples:Pi", "--out", "m.yaml", "--repeat", "0"], "--repeat must be from 1 to 50, got 0"),
         (["evenly.planning.examples:Pi", "--out", "m.yaml", "--precision", "2"], "precision must be from 0.005 to 0.5, got 2"),
@@ -215,3 +218,19 @@ def test_a_bad_option_gives_one_sentence(monkeypatch, capsys, tmp_path, options,
     monkeypatch.chdir(tmp_path)
     assert run(monkeypatch, "profile", *options) == 2
     assert said in capsys.readouterr().err.replace("\n", " ")
+
+
+def test_the_installed_command_finds_a_module_in_the_folder_where_it_is_run(tmp_path):
+    (tmp_path / "mine.py").write_text("def work(number):\n    return number\n", encoding="utf-8")
+    # As the script that pip makes: its folder is the first place to look for modules, not the user's.
+    start = "import sys; sys.path[0] = '/nowhere'; from evenly.cli.main import main; sys.exit(main())"
+    options = ["--out", "m.yaml", "--seconds", "0.1", "--most-threads", "1"]
+    done = subprocess.run(
+        [sys.executable, "-c", start, "profile", "mine:work", *options],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "work" in read_models(tmp_path / "m.yaml")

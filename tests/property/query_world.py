@@ -17,7 +17,7 @@ CARRIED = (do.Check, do.StopRun, do.Enforce, do.Start, do.Note)
 
 
 def mapping():
-    return SimpleNamespace(expected_imbalance_pct=1.0)
+    return SimpleNamespace(fitted_imbalance_pct=1.0)
 
 
 class Controller:

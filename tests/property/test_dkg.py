@@ -109,7 +109,7 @@ def test_every_tuple_of_a_key_goes_to_one_instance_in_range(stream, options, see
 def test_the_weights_of_a_mapping_sum_to_the_total_also_after_merges(stream, options, count, seed):
     mapping = merged([DKG(**options).fit(*part) for part in dealt(stream, count, seed)]).mapping()
     assert mapping.heavy_weights.sum() + mapping.bucket_weights.sum() == stream[1].sum()
-    assert mapping.expected_loads.sum() == stream[1].sum()
+    assert mapping.fitted_loads.sum() == stream[1].sum()
     assert mapping.bucket_weights.min() >= 0.0
 
 
@@ -117,7 +117,7 @@ def test_the_weights_of_a_mapping_sum_to_the_total_also_after_merges(stream, opt
 def test_rounding_of_float_weights_loses_nothing_and_leaves_no_bucket_negative(stream, options, count, seed):
     weights = np.random.default_rng(seed).pareto(1.0, stream[0].size)
     mapping = merged([DKG(**options).fit(*part) for part in dealt((stream[0], weights), count, seed)]).mapping()
-    assert mapping.expected_loads.sum() == pytest.approx(weights.sum(), rel=1e-6)
+    assert mapping.fitted_loads.sum() == pytest.approx(weights.sum(), rel=1e-6)
     assert mapping.bucket_weights.min() >= 0.0
 
 
@@ -160,7 +160,7 @@ def test_keys_that_were_not_counted_are_in_their_buckets(stream, options, keep):
     learner = DKG(**options)
     mapping = learner.fit_counts(counted(learner, stream, keep)).mapping()
     assert learner.total == stream[1].sum()
-    assert mapping.expected_loads.sum() == pytest.approx(stream[1].sum())
+    assert mapping.fitted_loads.sum() == pytest.approx(stream[1].sum())
     doubled = counted(learner, stream)
     inflated = DKG(**options).fit_counts(KeyCounts(doubled.buckets, doubled.ids, 2.0 * doubled.counts))
     assert inflated.mapping().bucket_weights.min() >= 0.0
@@ -216,17 +216,17 @@ def test_nothing_learnt_gives_buckets_dealt_out_evenly(options):
     mapping = DKG(**options).mapping()
     assert np.ptp(np.bincount(mapping.buckets, minlength=mapping.instances)) <= 1
     assert mapping.heavy_keys.size == 0
-    assert mapping.expected_imbalance_pct == 0.0
+    assert mapping.fitted_imbalance_pct == 0.0
 
 
 @given(weighted_streams(), parameters())
-def test_the_expected_loads_are_those_of_the_stream_but_for_the_error_of_heavy_keys(stream, options):
+def test_the_fitted_loads_are_those_of_the_stream_but_for_the_error_of_heavy_keys(stream, options):
     learner = DKG(**options).fit(*stream)
     mapping = learner.mapping()
     measured = instance_loads(mapping.assign(stream[0]), mapping.instances, stream[1])
     unsure = learner._heavy.estimate(mapping.heavy_keys)[1].sum()
-    assert np.abs(mapping.expected_loads - measured).max() <= unsure + 1e-6
-    assert mapping.expected_imbalance_pct >= mapping.least_imbalance_pct - 1e-9
+    assert np.abs(mapping.fitted_loads - measured).max() <= unsure + 1e-6
+    assert mapping.fitted_imbalance_pct >= mapping.least_imbalance_pct - 1e-9
 
 
 @pytest.mark.parametrize("alpha", [1.0, 1.5, 2.0])
@@ -247,7 +247,7 @@ def test_learners_of_a_stream_dealt_at_random_balance_as_one_learner_does(alpha,
 def test_automatic_parameters_come_within_three_points_of_the_exact_schedule(instances):
     keys = zipf(1.0).draw(200_000, seed=4)
     learnt, exact = (
-        grouping.fit(keys).mapping(instances).expected_imbalance_pct for grouping in (DKG.automatic(instances), ExactGreedy())
+        grouping.fit(keys).mapping(instances).fitted_imbalance_pct for grouping in (DKG.automatic(instances), ExactGreedy())
     )
     assert learnt <= exact + 3.0
 

@@ -91,7 +91,7 @@ def test_a_rebuild_mends_most_of_the_imbalance(seed):
     renewed = rebuild(learner, mapping, budget_pct=100.0)
     before = imbalance_pct(instance_loads(mapping.assign(recent[-8_000:]), mapping.instances))
     after = imbalance_pct(instance_loads(renewed.mapping.assign(recent[-8_000:]), mapping.instances))
-    assert renewed.mapping.expected_imbalance_pct <= detect(learner, mapping).now_pct + 1e-9
+    assert renewed.mapping.fitted_imbalance_pct <= detect(learner, mapping).now_pct + 1e-9
     assert after < max(8.0, 0.6 * before)
 
 

@@ -98,7 +98,7 @@ def test_a_mapping_read_back_is_equal_and_routes_alike(tmp_path_factory, mapping
     assert Mapping.from_json(mapping.to_json().encode()) == mapping
     asked = np.array([*ids, *mapping.heavy_keys.tolist()], np.uint64)
     assert np.array_equal(again.assign_ids(asked), mapping.assign_ids(asked))
-    assert np.array_equal(again.expected_loads, mapping.expected_loads)
+    assert np.array_equal(again.fitted_loads, mapping.fitted_loads)
 
 
 @given(mappings(), st.sampled_from(["version", "b", "instances"]))
@@ -107,11 +107,11 @@ def test_mappings_that_differ_in_one_number_are_not_equal(mapping, name):
 
 
 @given(mappings())
-def test_expected_loads_are_the_weights_summed_by_instance(mapping):
+def test_fitted_loads_are_the_weights_summed_by_instance(mapping):
     placed = [*mapping.heavy_instances.tolist(), *mapping.buckets.tolist()]
     weights = [*mapping.heavy_weights.tolist(), *mapping.bucket_weights.tolist()]
-    assert mapping.expected_loads == pytest.approx(naive.loads_of(placed, weights, mapping.instances))
-    assert mapping.expected_imbalance_pct == pytest.approx(imbalance_pct(mapping.expected_loads))
+    assert mapping.fitted_loads == pytest.approx(naive.loads_of(placed, weights, mapping.instances))
+    assert mapping.fitted_imbalance_pct == pytest.approx(imbalance_pct(mapping.fitted_loads))
 
 
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=7), st.integers(1, 4))
@@ -125,7 +125,7 @@ def test_no_placement_of_whole_keys_has_less_than_the_least_imbalance(weights, i
 
 def test_a_mapping_of_nothing_expects_no_imbalance():
     mapping = Mapping(instances=3, buckets=np.arange(3, dtype=np.int32), a=1, b=0)
-    assert (mapping.least_imbalance_pct, mapping.expected_imbalance_pct) == (0.0, 0.0)
+    assert (mapping.least_imbalance_pct, mapping.fitted_imbalance_pct) == (0.0, 0.0)
 
 
 @given(st.integers(0, len(SAVED) - 1))

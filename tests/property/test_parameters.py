@@ -52,7 +52,7 @@ def test_instances_are_loaded_in_proportion_to_their_capacity(capacities, seed):
     mapping = DKG.automatic(len(capacities)).fit(keys).mapping(capacities=capacities)
     loads = instance_loads(mapping.assign(keys), len(capacities))
     assert imbalance_pct(loads, capacities) < 6.0
-    assert mapping.expected_imbalance_pct == pytest.approx(imbalance_pct(loads, capacities), abs=0.5)
+    assert mapping.fitted_imbalance_pct == pytest.approx(imbalance_pct(loads, capacities), abs=0.5)
 
 
 def test_equal_capacities_give_the_mapping_without_capacities():

@@ -59,7 +59,7 @@ def mappings(draw):
 
 
 def fair_share(mapping):
-    total = mapping.expected_loads.sum()
+    total = mapping.fitted_loads.sum()
     return (
         total / mapping.instances if mapping.capacities is None else total * mapping.capacities.max() / mapping.capacities.sum()
     )
@@ -81,7 +81,7 @@ def test_exactly_the_keys_above_a_fair_share_are_split_and_hot_keys_lists_them(m
 @given(mappings(), WAYS)
 def test_loads_add_up_for_each_split_key_and_in_all(mapping, way):
     plan = split_hot_keys(mapping, way=way)
-    assert plan.expected_loads.sum() == pytest.approx(mapping.expected_loads.sum())
+    assert plan.fitted_loads.sum() == pytest.approx(mapping.fitted_loads.sum())
     weights = dict(zip(mapping.heavy_keys.tolist(), mapping.heavy_weights.tolist(), strict=True))
     for number, key in enumerate(plan.split_keys().tolist()):
         here = slice(plan.starts[number], plan.starts[number + 1])
@@ -93,13 +93,13 @@ def test_loads_add_up_for_each_split_key_and_in_all(mapping, way):
 @given(mappings(), WAYS, st.floats(0.0, 50.0))
 def test_the_expected_imbalance_is_never_above_that_of_whole_keys(mapping, way, slack_pct):
     plan = split_hot_keys(mapping, way=way, slack_pct=slack_pct)
-    assert plan.expected_imbalance_pct <= mapping.expected_imbalance_pct + SMALL
+    assert plan.fitted_imbalance_pct <= mapping.fitted_imbalance_pct + SMALL
 
 
 @given(mappings())
 def test_few_parts_cost_at_most_the_slack_and_w_choices_is_the_lower_of_both(mapping):
     few, everywhere = split_hot_keys(mapping, way="dkg+pkg", slack_pct=1.0), split_hot_keys(mapping, way="w-choices")
-    assert few.expected_imbalance_pct <= (100.0 + everywhere.expected_imbalance_pct) * 1.01 - 100.0 + SMALL
+    assert few.fitted_imbalance_pct <= (100.0 + everywhere.fitted_imbalance_pct) * 1.01 - 100.0 + SMALL
     assert few.parts.size <= max(few.split.size * mapping.instances, 0)
 
 
@@ -146,7 +146,7 @@ def test_where_only_the_hot_key_stood_in_the_way_nothing_is_left_of_the_imbalanc
     mapping = DKG.automatic(8).fit(keys).mapping(8, capacities=capacities)
     plan = split_hot_keys(mapping, way=way)
     assert mapping.least_imbalance_pct > 90.0
-    assert plan.expected_imbalance_pct < 1.1
+    assert plan.fitted_imbalance_pct < 1.1
     sent = PlannedSplit(plan).route(keys)
     assert imbalance_pct(instance_loads(sent, 8), capacities) < 5.0
     assert len(plan.shares(0)) == {"dkg+pkg": 4, "w-choices": 8}[way]
@@ -166,7 +166,7 @@ def test_the_fewest_parts_that_fit_are_taken():
     )
     plan = split_hot_keys(mapping)
     assert [len(plan.shares(3)), len(plan.shares(9))] == [3, 2]
-    assert plan.expected_imbalance_pct < 1.0
+    assert plan.fitted_imbalance_pct < 1.0
 
 
 def test_below_one_fair_share_keys_are_split_that_are_too_coarse_to_balance():
@@ -181,8 +181,8 @@ def test_below_one_fair_share_keys_are_split_that_are_too_coarse_to_balance():
         heavy_weights=three,
         bucket_weights=np.zeros(1),
     )
-    assert split_hot_keys(mapping).expected_imbalance_pct == pytest.approx(100.0 / 3.0)
-    assert split_hot_keys(mapping, above=0.5).expected_imbalance_pct == pytest.approx(0.0)
+    assert split_hot_keys(mapping).fitted_imbalance_pct == pytest.approx(100.0 / 3.0)
+    assert split_hot_keys(mapping, above=0.5).fitted_imbalance_pct == pytest.approx(0.0)
 
 
 @given(mappings(), WAYS)

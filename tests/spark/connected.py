@@ -42,7 +42,7 @@ def told(spark):
     user = F.concat(F.lit("user "), F.floor(F.sqrt(F.col("id") % 2_500)))
     df = spark.range(5_000).select(F.when(F.col("id") % 50 != 7, user).alias("user"), F.col("id").alias("amount"))
     mapping = evenly.learn_mapping(df, key="user", instances=INSTANCES)
-    results = {"session": type(spark).__module__, "expected imbalance": mapping.expected_imbalance_pct}
+    results = {"session": type(spark).__module__, "expected imbalance": mapping.fitted_imbalance_pct}
     for name, slot in (("by slot", "slot"), ("by id", None)):
         placed = df.transform(evenly.by_key, key="user", instances=INSTANCES, mapping=mapping, slot=slot)
         places = placed.select("user", F.spark_partition_id().alias("at")).collect()

@@ -269,7 +269,7 @@ def test_a_key_that_is_too_heavy_for_an_instance_is_not_called_drift(spark, chec
         damaged = evenly.diagnose_checkpoint(spark, checkpoint)
     finally:
         shutil.rmtree(beside)
-    assert hot.expected_pct == pytest.approx(mapping.expected_imbalance_pct)
+    assert hot.expected_pct == pytest.approx(mapping.fitted_imbalance_pct)
     assert "a new mapping does not help" in hot.advice
     assert "have drifted away" in damaged.advice
 

@@ -7,7 +7,8 @@ from pyspark.sql import functions as F
 import evenly
 from evenly.errors import InvalidParameter, StreamingMismatch
 from evenly.keys.dkg import DKG
-from evenly.measures import imbalance_pct
+from evenly.measures import imbalance_pct, instance_loads
+from evenly.spark.keyed import learning
 from evenly.spark.keyed.learning import sample_reserve
 from evenly.streams import zipf
 
@@ -30,8 +31,8 @@ def test_learning_on_spark_equals_learning_in_python_when_every_row_is_read(skew
     ids = np.array([row[0] for row in skewed.select(F.xxhash64("key")).collect()], np.int64).view(np.uint64)
     expected = DKG.automatic(8, ids="xxhash64").fit_ids(ids).mapping(8)
     learnt = evenly.learn_mapping(skewed, key="key", instances=8, tolerance_pct=None)
-    assert learnt.expected_loads.sum() == ids.size
-    assert learnt.expected_imbalance_pct == pytest.approx(expected.expected_imbalance_pct, abs=0.5)
+    assert learnt.fitted_loads.sum() == ids.size
+    assert learnt.fitted_imbalance_pct == pytest.approx(expected.fitted_imbalance_pct, abs=0.5)
 
 
 def test_a_learnt_mapping_balances_what_the_hash_does_not(skewed):
@@ -47,6 +48,30 @@ def test_a_sample_of_a_large_partition_estimates_every_load_without_bias(spark):
     learnt = evenly.learn_mapping(df, key="key", instances=2, tolerance_pct=5.0)
     assert learnt.heavy_weights.sum() == pytest.approx(rows, rel=0.03)
     assert np.allclose(learnt.heavy_weights, rows / 10, rtol=0.1)
+
+
+@pytest.mark.parametrize("sketched", [False, True])
+def test_new_rows_are_in_the_range_that_held_back_rows_tell(spark, skewed, monkeypatch, sketched):
+    if sketched:
+        monkeypatch.setattr(learning, "_KEYS_PER_COUNTER", 0)
+    learnt = evenly.learn_mapping(skewed, key="key", instances=8)
+    new = zipf(1.0, 2_000).draw(200_000, seed=5)[::-1][:50_000]
+    low, high = learnt.expected_range_pct
+    ids = (
+        spark.createDataFrame([(int(key),) for key in new], "key bigint").select(F.xxhash64("key")).toPandas().to_numpy()[:, 0]
+    )
+    assert low <= imbalance_pct(instance_loads(learnt.assign_ids(ids.view(np.uint64)), 8)) <= high < 5.0
+
+
+def test_keys_that_change_along_the_rows_are_not_promised_to_stay_even(spark):
+    """One partition, so that the order is that of its rows; and two that are each of one kind."""
+    for partitions in (1, 2):
+        keys = F.when(F.col("id") < 20_000, F.pmod(F.xxhash64("id"), F.lit(200))).otherwise(
+            F.pmod(F.xxhash64("id"), F.lit(230)) + 500
+        )
+        learnt = evenly.learn_mapping(spark.range(0, 40_000, 1, partitions).select(keys.alias("key")), key="key", instances=8)
+        assert learnt.fitted_imbalance_pct < 5.0
+        assert learnt.expected_range_pct[1] > 15.0
 
 
 def test_learning_twice_gives_the_same_mapping(skewed):

@@ -88,6 +88,29 @@ def test_what_is_not_a_dataframe_is_named(df, call):
             CALLS[call](given)
 
 
+def test_what_is_often_given_for_a_dataframe_has_its_remedy(df):
+    with pytest.raises(InvalidParameter, match=r"createDataFrame\(\.\.\.\) makes one of it$"):
+        evenly.by_key(pd.DataFrame({"user": ["a"]}), **BY_KEY)
+    with pytest.raises(InvalidParameter, match=r"give what was grouped, and its columns as the key$"):
+        evenly.by_key(df.groupBy("user"), **BY_KEY)
+
+
+@pytest.mark.parametrize("key", [F.col, lambda name: [F.col(name)]])
+def test_a_key_can_be_a_column_that_is_named(df, key):
+    mapping = evenly.learn_mapping(df, key="user", instances=4)
+    assert evenly.learn_mapping(df, key=key("user"), instances=4) == mapping
+    placed = evenly.by_key(df, key=df.user, instances=4, mapping=mapping)
+    assert placed.columns == evenly.by_key(df, key="user", instances=4, mapping=mapping).columns
+
+
+@pytest.mark.parametrize("made", [lambda: F.upper("user"), lambda: F.col("user").alias("who"), lambda: F.col("n") + 1])
+def test_a_key_that_is_computed_is_to_be_added_first(df, made):
+    with pytest.raises(InvalidParameter, match=r"^key must be a column of df.*: add what is computed by withColumn"):
+        evenly.by_key(df, key=made(), instances=4)
+    with pytest.raises(InvalidParameter, match=r"^cost_key must be a column of df"):
+        evenly.apply_by_cost(df, one, "x long", cost_key=made(), instances=2)
+
+
 @pytest.mark.parametrize("name", ["", 5, None, True])
 def test_a_column_to_add_needs_a_name(df, rows, name):
     wrong = InvalidParameter, f"must be the name of a column to add, got {name!r}"
@@ -119,6 +142,16 @@ def test_a_function_that_is_none_is_named(df, function):
         evenly.apply_by_key(df, function, "user string", **BY_KEY)
     with pytest.raises(InvalidParameter, match=f"function must be a function of a row, got {function!r}"):
         evenly.apply_by_cost(df, function, "x long", **BY_COST)
+
+
+class Uncalled:
+    """A class whose objects cannot be made of a row."""
+
+
+def test_a_class_or_function_that_takes_no_row_is_named_before_a_job(df):
+    for given in (Uncalled, lambda: 1, lambda row, more: (row, more)):
+        with pytest.raises(InvalidParameter, match=r"^function must take one argument, a row, and .* does not$"):
+            evenly.apply_by_cost(df, given, "x long", **BY_COST)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from evenly.keys.query_machine import QueryMachine
 from evenly.spark.streaming.carrying import Carrying
 from waiting import PATIENT_S
 
-MAPPING = SimpleNamespace(expected_imbalance_pct=1.0)
+MAPPING = SimpleNamespace(fitted_imbalance_pct=1.0)
 
 
 class Driver:

@@ -331,6 +331,25 @@ def test_uneven_files_are_for_their_writer_or_a_finer_cut():
     assert "row groups" in whole.remedy
 
 
+def test_a_scan_gets_fewer_tasks_by_larger_pieces_of_its_files():
+    """17 tasks were cut at 128 MiB, and columns that were not asked for were not read: a limit below that makes more tasks."""
+    scan = {"operators": ("Scan parquet ",), "exchange": None, "work": {"scan": "FileScan parquet [id]"}}
+    found = diagnose_stage(stage([15_000] * 17, bytes=[100 << 20] * 17, slots=4, **scan))
+    assert found.cause is Cause.ROUNDS
+    assert found.call == 'spark.conf.set("spark.sql.files.maxPartitionBytes", "136MB")'
+    assert "if it is 128MB now" in found.remedy
+
+
+def test_half_of_the_slots_idle_for_a_whole_stage_are_too_few_tasks():
+    own = Exchange("RoundRobinPartitioning", (), (), 2, origin="REPARTITION_BY_NUM")
+    found = diagnose_stage(
+        stage([286_900, 243_200], exchange=own, operators=("Execute InsertIntoHadoopFsRelationCommand",), cluster_slots=4)
+    )
+    assert found.cause is Cause.TOO_FEW
+    assert found.saved_s == pytest.approx(154.4, abs=1.0)
+    assert "4 instead of 2" in found.remedy
+
+
 def test_attempts_that_failed_are_not_their_rows():
     again = Schedule(np.array([0] * 8 + [9_000]), np.array([5_000] * 7 + [9_000, 14_000]))
     failed = replace(stage([5_000] * 8, failed=1), schedule=again, failed_s=9.0)

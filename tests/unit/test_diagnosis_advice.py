@@ -18,6 +18,7 @@ from evenly.diagnosis.state import StateDiagnosis, checkpoint_diagnosis
 from evenly.errors import DamagedData, EmptyStream, InvalidParameter, UnknownColumn
 from evenly.keys.batches import Batch
 from evenly.keys.carried import Carried, carried_rows
+from evenly.keys.expectation import Expectation
 from evenly.sealed import sealed
 
 
@@ -53,6 +54,12 @@ def test_no_advice_where_the_hash_is_even_and_the_least_is_a_bound(rows, share):
 def test_a_number_of_instances_needs_the_rows_of_each():
     with pytest.raises(InvalidParameter, match="3 instances need"):
         KeysAt(("user",), 3, (1, 2), (1, 2, 3), 0.1)
+
+
+def test_what_new_rows_may_have_stands_beside_what_these_have():
+    keys = KeysAt(("user",), 4, (100, 200, 50, 50), (100,) * 4, 0.1, Expectation(3.0, 0.5, 12.0, 1_000.0))
+    assert keys.why == "λ falls from 100.0 % to 0.0 %; of new rows 0 to 12 % are to be expected"
+    assert (keys.row()["imbalance_pct_new_low"], keys.row()["imbalance_pct_new_high"]) == (0.5, 12.0)
 
 
 def test_a_path_to_a_field_stays_a_path_in_the_call():

@@ -56,7 +56,7 @@ def test_exact_greedy_knows_the_load_of_every_key():
     keys, counts = np.unique(KEYS, return_counts=True)
     assert mapping.heavy_keys.tolist() == keys.tolist()
     assert mapping.heavy_weights.tolist() == counts.tolist()
-    assert mapping.expected_loads.tolist() == np.bincount(mapping.assign(KEYS), minlength=4).tolist()
+    assert mapping.fitted_loads.tolist() == np.bincount(mapping.assign(KEYS), minlength=4).tolist()
 
 
 def test_exact_greedy_sums_weights_and_merges_by_key():
@@ -74,7 +74,7 @@ def test_exact_greedy_sends_keys_it_never_saw_by_a_hash():
 def test_text_keys_are_learnt_and_routed_as_any_other():
     texts = np.array([f"user {key}" for key in KEYS])
     mapping = DKG(4, theta=0.02).fit(texts).mapping()
-    assert mapping.expected_loads.tolist() == np.bincount(mapping.assign(texts), minlength=4).tolist()
+    assert mapping.fitted_loads.tolist() == np.bincount(mapping.assign(texts), minlength=4).tolist()
     assert mapping.heavy_keys.size > 0
 
 

@@ -73,9 +73,12 @@ def test_a_mapping_shows_its_key_and_the_load_of_every_instance():
     mapping = DKG.automatic(16).fit(keys).mapping(columns=("user",))
     page = parsed(mapping._repr_html_())
     assert facts(page)["key"] == "user"
-    assert facts(page)["λ of the rows it was learnt from"] == f"{mapping.expected_imbalance_pct:.2f} %"
+    assert facts(page)["λ of the rows it was learnt from"] == f"{mapping.fitted_imbalance_pct:.2f} %"
+    assert facts(page)["λ to expect of new rows"] == "not known: no rows were held back"
+    told = mapping.held_against(keys)
+    assert facts(parsed(told._repr_html_()))["λ to expect of new rows"] == str(told.expectation)
     (bars,) = heights(page)
-    loads = mapping.expected_loads
+    loads = mapping.fitted_loads
     assert bars == pytest.approx((HEIGHT * loads / loads.max()).tolist(), abs=0.06)
 
 

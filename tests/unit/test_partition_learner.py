@@ -43,10 +43,29 @@ def test_more_keys_go_into_a_sketch_with_all_rows(monkeypatch, at_once):
     monkeypatch.setattr(learning, "_ROWS_AT_ONCE", at_once)
     ids, weights = drawn(keys=50)
     (row,) = (it.to_pylist()[0] for it in PartitionLearner(4, 0, most_keys=40)(batches(ids, weights)))
-    assert (row["ids"], row["weights"]) == (None, None)
     learner, expected = DKG.from_bytes(row["sketch"]), DKG.automatic(4, ids="xxhash64").fit_ids(ids, weights)
     assert learner.total == pytest.approx(weights.sum())
-    assert learner.mapping(4).expected_loads == pytest.approx(expected.mapping(4).expected_loads)
+    assert learner.mapping(4).fitted_loads == pytest.approx(expected.mapping(4).fitted_loads)
+
+
+@pytest.mark.parametrize("at_once", [2**18, 700])
+@pytest.mark.parametrize("most_keys", [50, 40])
+def test_what_came_later_is_told_apart(monkeypatch, at_once, most_keys):
+    monkeypatch.setattr(learning, "_ROWS_AT_ONCE", at_once)
+    ids, weights = drawn(keys=50)
+    (row,) = (it.to_pylist()[0] for it in PartitionLearner(4, 0, most_keys=most_keys)(batches(ids, weights)))
+    found, told = np.frombuffer(row["ids"], np.uint64), np.frombuffer(row["weights"])
+    share = np.frombuffer(row["later"], np.float32)
+    told = told * share if row["sketch"] is None else told
+    total = told.sum() if row["sketch"] is None else DKG.from_bytes(row["sketch"]).counts().buckets @ share
+    first = int(np.argmin(np.abs(np.cumsum(weights[::-1])[::-1] - total)))
+    later = {int(key): weight for key, weight in zip(found, told, strict=True) if weight > 0.0}
+    expected = sums(ids[first:], weights[first:])
+    assert 0.25 <= total / weights.sum() <= 0.64
+    assert later == {key: pytest.approx(expected[key].expected, rel=1e-5) for key in later}
+    assert sum(later.values()) >= (0.99 if row["sketch"] else 1 - 1e-6) * total
+    assert row["later_squares"] == pytest.approx(np.square(weights[first:]).sum())
+    assert row["squares"] == pytest.approx(np.square(weights).sum())
 
 
 def test_a_partition_without_rows_gives_none():

@@ -163,15 +163,15 @@ def test_an_executor_that_was_slow_in_several_stages_is_named_and_one_that_had_j
             made.task_end(
                 stage,
                 i,
-                run_ms=slow if i > 5 else 2_000,
+                run_ms=slow if i > 8 else 2_000,
                 rows=100,
                 launch_ms=launch_ms,
-                executor="2" if i > 5 else "1",
+                executor="2" if i > 8 else "1",
                 task=100 * stage + i,
             )
-            for i in range(8)
+            for i in range(12)
         ]
-        return [made.submitted(stage, 8), *ends, made.completed(stage, 8)]
+        return [made.submitted(stage, 12), *ends, made.completed(stage, 12)]
 
     slow = [*made.start(cores=8, executors=("1", "2")), *run(1, 2_000, 10), *run(2, 9_000, 10_000), *run(3, 9_000, 20_000)]
     found = {stage.stage: diagnose_stage(stage).cause for stage in read(tmp_path, slow).stages}
@@ -202,3 +202,14 @@ def test_starting_a_python_worker_is_no_work(tmp_path):
     assert stage.tasks.work_ms.tolist() == [2_000] * 4
     assert stage.saved_s == 0.0
     assert diagnose_stage(stage).cause is Cause.COLD
+
+
+@pytest.mark.parametrize(("kept", "cause"), [(True, Cause.CACHE), (False, Cause.COST)])
+def test_rows_that_were_cached_for_some_tasks_only_do_not_cost_more(tmp_path, kept, cause):
+    ends = [
+        made.task_end(2, at, run_ms=9_000 if at > 13 else 10, rows=100, locality="ANY" if at > 13 else "PROCESS_LOCAL")
+        for at in range(16)
+    ]
+    log = [*made.start(cores=16), made.submitted(2, 16, kept=kept), *ends, made.completed(2, 16, kept=kept)]
+    (stage,) = read(tmp_path, log).stages
+    assert diagnose_stage(stage).cause is cause

@@ -23,10 +23,15 @@ def names_in(texts: Sequence[str]) -> list[str]:
 
 def wanted_names(texts: Sequence[str]) -> list[str]:
     """The same of names of the catalogue or of a user's own, which are looked for where the command is run, too."""
+    import_from_here()
+    return names_in(texts)
+
+
+def import_from_here() -> None:
+    """Let modules be found in the folder where the command is run: an installed command has its own folder there instead."""
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.append(here)
-    return names_in(texts)
 
 
 def instance_numbers(text: str) -> list[int]:

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from evenly.cli.options import Json, check_file
+from evenly.cli.options import Json, check_file, import_from_here
 from evenly.cli.output import note, print_json, print_table, say
 from evenly.dataflow.files import find_dataflow, shipped_names
 from evenly.dataflow.graph import Dataflow
@@ -85,6 +85,8 @@ def plan_command(
     settings = {**spark_settings(best, trigger_s=trigger), **source_options(best, trigger_s=trigger)}
     if page is not None:
         write_whole(page, plan_page(best, plans, settings))
+    if run_s is not None:
+        import_from_here()
     real = None if run_s is None else run_plan(best, seconds=run_s)
     run = rehearse(best.placement, known, best.rate, assumptions=assumed) if rehearsal else None
     if json:

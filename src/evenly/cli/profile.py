@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from evenly.cli.options import Json, check_file
+from evenly.cli.options import Json, check_file, import_from_here
 from evenly.cli.output import print_json, print_table, runs_progress, say
 from evenly.errors import InvalidParameter
 from evenly.files import write_whole
@@ -54,6 +54,7 @@ def profile(
         raise InvalidParameter(f"--repeat must be from 1 to {MOST_REPEATS}, got {repeat}")
     for path, option in ((out, "--out"), (picture, "--picture")):
         check_file(path, option)
+    import_from_here()
     spec = OperatorSpec(operator)
     spec.load()
     kept = read_models(out).values() if out.exists() else []

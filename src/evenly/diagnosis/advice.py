@@ -15,6 +15,8 @@ AGGREGATES = re.compile(r"^(Gpu|Photon)?(HashAggregate|ObjectHashAggregate|SortA
 WINDOWS = re.compile(r"^(Gpu|Photon)?(Window|RunningWindow|WindowInPandas|ArrowWindowPython|WindowGroupLimit)")
 _FILES = re.compile(r"^(Gpu|Photon)?(FileScan|Scan (parquet|orc|csv|json|text|avro|hive)|BatchScan)", re.IGNORECASE)
 _LEAST_SPLIT = MIB
+_SPLIT_MIB = 128
+"""What Spark cuts files at, unless it is told otherwise."""
 
 
 def runs(stage: PastStage, *operators: str) -> bool:
@@ -86,6 +88,13 @@ def _of_files(stage: PastStage, tasks: int) -> Advice | None:
     total = int(stage.tasks.bytes.sum())
     if total <= 0:
         return None
+    if tasks < stage.instances:
+        # What was read says nothing of the limit: columns that are not asked for are in the files, too.
+        told = f"{-(-_SPLIT_MIB * stage.instances // tasks)}MB"
+        remedy = (
+            f"about {tasks} tasks: files in larger pieces, of {told} if it is {_SPLIT_MIB}MB now; small files may stay apart"
+        )
+        return Advice(remedy, setting_call("spark.sql.files.maxPartitionBytes", told))
     size = total // tasks
     if size < _LEAST_SPLIT:
         return None

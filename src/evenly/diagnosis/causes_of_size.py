@@ -24,7 +24,7 @@ def too_few(stage: PastStage, limits: Thresholds) -> Finding | None:
     native = stage.work.cpu_tells and int(tasks.cpu_ms.sum()) > 0
     work = np.minimum(tasks.cpu_ms, tasks.work_ms) if native else tasks.work_ms
     wanted = min(free, int(float(work.sum()) / 1000.0 / limits.least_task_s))
-    if wanted < 2 or stage.instances >= limits.few_tasks * wanted or stage.work.limited:
+    if wanted < 2 or stage.instances > limits.few_tasks * wanted or stage.work.limited:
         return None
     advice = with_tasks(stage, wanted)
     if advice is None:

@@ -39,7 +39,8 @@ def by_time(stage: PastStage, limits: Thresholds) -> Finding:
             why = f"{cause.value} explains {min(1.0, explained):.0%} of what the longest task took beyond the mean"
             return Finding(stage, cause, stage.saved_s, why, remedy, None, Confidence.by(explained))
     return (
-        _slow_executor(stage, limits)
+        _not_kept(stage, limits)
+        or _slow_executor(stage, limits)
         or _cold_executor(stage, limits)
         or _spill(stage, limits)
         or _waiting(stage)
@@ -50,6 +51,26 @@ def by_time(stage: PastStage, limits: Thresholds) -> Finding:
 def _at(stage: PastStage, executor: str) -> str:
     host = stage.hosts.get(executor)
     return f"executor {executor}" + (f" on {host}" if host else "")
+
+
+def _not_kept(stage: PastStage, limits: Thresholds) -> Finding | None:
+    """Rows that are kept on executors were at hand for some tasks, and not for the longest: it got them from elsewhere."""
+    tasks = stage.tasks
+    if tasks.kept[int(tasks.work_ms.argmax())] or not tasks.kept.any():
+        return None
+    anew, at_hand = (float(tasks.pace_ms[which].mean()) for which in (~tasks.kept, tasks.kept))
+    if anew < limits.slower * at_hand:
+        return None
+    count = int((~tasks.kept).sum())
+    why = (
+        f"{count} of {stage.instances} tasks ran where the kept rows (cache, persist) were not: these were fetched, read or "
+        "computed again"
+    )
+    remedy = (
+        "keep all of them: more memory, or a storage level with disk; a longer spark.locality.wait lets tasks wait for their "
+        "place. Balance does not help"
+    )
+    return Finding(stage, Cause.CACHE, stage.saved_s, why, remedy)
 
 
 def _slow_executor(stage: PastStage, limits: Thresholds) -> Finding | None:

@@ -22,6 +22,7 @@ class Cause(StrEnum):
     SPILL = "spill"
     FETCH = "shuffle fetch"
     GC = "garbage collection"
+    CACHE = "cache"
     EXECUTOR = "slow executor"
     WAITING = "waiting"
     COLD = "cold executors"
@@ -67,7 +68,7 @@ class Thresholds:
       partitions, which fills tasks up to a size and leaves the last ones short.
     - `equal_spread`: standard deviation of times over their mean up to which tasks count as equal, where the last round is
       short of tasks.
-    - `few_tasks`: a stage with fewer tasks than this part of the slots leaves slots without work.
+    - `few_tasks`: a stage with no more tasks than this part of the slots leaves slots without work.
     - `least_task_s`: work for which a task is worth starting.
     - `overhead`: the part of the tasks' time that is not their own run time, from which they are too small.
     """

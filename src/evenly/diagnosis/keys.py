@@ -9,6 +9,7 @@ from functools import cached_property
 
 from evenly.diagnosis.calls import aggregate_by_key_call, by_key_call
 from evenly.errors import InvalidParameter
+from evenly.keys.expectation import Expectation
 from evenly.measures.load import imbalance_pct
 from evenly.notebook import shown
 
@@ -44,7 +45,7 @@ class KeysAt:
     """The keys on one number of instances: the rows of every instance by Spark's hash and by Evenly, both counted.
 
     `heaviest_share` is the part of all rows that the heaviest key has: no grouping of whole keys can be better than an
-    instance with that key alone.
+    instance with that key alone. `expected` is what held-back rows say of new ones under such a mapping.
     """
 
     keys: tuple[str, ...]
@@ -52,6 +53,7 @@ class KeysAt:
     rows_by_hash: tuple[int, ...]
     rows_by_evenly: tuple[int, ...]
     heaviest_share: float
+    expected: Expectation | None = None
 
     def __post_init__(self) -> None:
         if len(self.rows_by_hash) != self.instances or len(self.rows_by_evenly) != self.instances:
@@ -101,7 +103,8 @@ class KeysAt:
             )
         if self.advice is KeyAdvice.SPLIT:
             return f"no placement of whole keys helps (λ stays {self.evenly_pct:.1f} %): split keys, or take fewer instances"
-        return f"λ falls from {self.hash_pct:.1f} % to {self.evenly_pct:.1f} %"
+        new_rows = "" if self.expected is None else f"; of new rows {self.expected} are to be expected"
+        return f"λ falls from {self.hash_pct:.1f} % to {self.evenly_pct:.1f} %{new_rows}"
 
     @property
     def call(self) -> str | None:
@@ -120,6 +123,8 @@ class KeysAt:
             "imbalance_pct_hash": self.hash_pct,
             "imbalance_pct_evenly": self.evenly_pct,
             "least_imbalance_pct": self.least_pct,
+            "imbalance_pct_new_low": None if self.expected is None else self.expected.low_pct,
+            "imbalance_pct_new_high": None if self.expected is None else self.expected.high_pct,
             "verdict": self.advice.value,
             "why": self.why,
             "call": self.call,

@@ -14,7 +14,7 @@ from evenly.kernels.types import I64
 
 _COLUMNS = (
     *("run", "cpu", "rows", "bytes", "out", "gc", "fetch", "spilled"),
-    *("python", "launch", "finish", "first", "index"),
+    *("python", "launch", "finish", "first", "kept", "index"),
 )
 _STARTED, _READY = "time to start Python workers", "time to initialize Python workers"
 """Metrics by which Spark 4 tells what a Python worker's start took within the run time, in ms. Of a worker that served another
@@ -36,6 +36,7 @@ class RunningStage:
     query: int | None = None
     description: str = ""
     rdds: tuple[str, ...] = ()
+    keeps: bool = False
     known: bool = True
     columns: dict[str, array[int]] = field(default_factory=lambda: {name: array("q") for name in _COLUMNS})
     by_read: dict[int, array[int]] = field(default_factory=dict)
@@ -61,6 +62,7 @@ class RunningStage:
             tasks=int(info.get("Number of Tasks", 0)),
             query=None if query is None else int(query),
             description=str(properties.get("spark.job.description") or ""),
+            keeps=any(_is_kept(one) for one in info.get("RDD Info", ())),
             rdds=tuple(sorted(name for name in names if "Python" in name or name == "PairwiseRDD")),
         )
 
@@ -93,7 +95,8 @@ class RunningStage:
         self.done.add(index)
         self.executors.append(executor)
         counts = (run, cpu, rows, size, out, collecting, fetching, spilled)
-        row = (*counts, min(python, run), launch, max(finish, launch), int(first), index)
+        kept = self.keeps and info.get("Locality") == "PROCESS_LOCAL"
+        row = (*counts, min(python, run), launch, max(finish, launch), int(first), int(kept), index)
         for name, value in zip(_COLUMNS, row, strict=True):
             self.columns[name].append(value)
         self.joined.append(counted.pop(-1, 0))
@@ -130,6 +133,7 @@ class RunningStage:
             launch_ms=columns["launch"],
             finish_ms=columns["finish"],
             first=columns["first"].astype(np.bool_),
+            kept=columns["kept"].astype(np.bool_),
             by_read=by_read,
         )
 
@@ -191,3 +195,9 @@ def _measured(metrics: dict[str, Any]) -> tuple[int, ...]:
 
 def _int64(values: array[int]) -> I64:
     return np.array(values, np.int64)
+
+
+def _is_kept(rdd: dict[str, Any]) -> bool:
+    """Whether executors are to keep its rows: `cache` or `persist`."""
+    level = rdd.get("Storage Level")
+    return isinstance(level, dict) and bool(level.get("Use Memory") or level.get("Use Disk"))

@@ -122,6 +122,7 @@ class Tasks:
     or a shuffle, `rows_out` those that it wrote or joined, `by_read` those of each shuffle (by its number). `spilled` is what
     it wrote to disk for want of memory, in bytes.
     `first` marks tasks that were launched on an executor before any task had ended there: what they took has its start in it.
+    `kept` marks tasks of a stage with rows that executors keep (`cache`) which ran where these were.
     """
 
     run_ms: I64
@@ -137,6 +138,7 @@ class Tasks:
     launch_ms: I64 = field(default_factory=lambda: _UNKNOWN)
     finish_ms: I64 = field(default_factory=lambda: _UNKNOWN)
     first: NDArray[np.bool_] = field(default_factory=lambda: _NOBODY)
+    kept: NDArray[np.bool_] = field(default_factory=lambda: _NOBODY)
     by_read: dict[int, I64] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -145,8 +147,9 @@ class Tasks:
                 object.__setattr__(self, name, np.zeros(self.run_ms.size, np.int64))
         if self.finish_ms is _UNKNOWN:
             object.__setattr__(self, "finish_ms", self.launch_ms + self.run_ms)
-        if self.first is _NOBODY:
-            object.__setattr__(self, "first", np.zeros(self.run_ms.size, np.bool_))
+        for name in ("first", "kept"):
+            if getattr(self, name) is _NOBODY:
+                object.__setattr__(self, name, np.zeros(self.run_ms.size, np.bool_))
         sizes = {column.size for column in (self.rows, self.bytes, self.gc_ms, self.fetch_wait_ms, self.spilled, self.executor)}
         if sizes != {self.run_ms.size} or self.run_ms.size == 0:
             raise InvalidParameter(

@@ -180,7 +180,7 @@ class DriftController:
     def _proposal(self, now: float, fresh: float) -> Decision:
         learnt = self._mapping.heavy_weights.sum() + self._mapping.bucket_weights.sum() > 0.0
         built = rebuild(self._learner, self._mapping, budget_pct=self.budget_pct if learnt else 100.0)
-        expected = built.mapping.expected_imbalance_pct
+        expected = built.mapping.fitted_imbalance_pct
         if now - expected < self.threshold_pct / 2.0 or not built.moves:
             return self._keep(f"moving {self.budget_pct:g} % of the load would not help", now, expected)
         reason = f"λ is {now:.1f} %, a fresh mapping would give {fresh:.1f} %, this one {expected:.1f} %"

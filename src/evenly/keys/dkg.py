@@ -260,6 +260,12 @@ class DKG:
         counts, errors = self._heavy.estimate(ids)
         return (counts - errors) / self._newest
 
+    def counts(self) -> KeyCounts:
+        """What is held, as `fit_counts` takes it: every key with a counter has what it surely weighs."""
+        ids = np.sort(self._heavy.heavy(0.0)[0])
+        surely = self.guaranteed(ids)
+        return KeyCounts(self._buckets / self._newest, ids[surely > 0.0], surely[surely > 0.0])
+
     def buckets_of(self, ids: U64) -> I32:
         """The bucket of each key."""
         return hashing.to_buckets(ids, np.uint64(self.a), np.uint64(self.b), np.uint64(self._buckets.size))

@@ -65,7 +65,7 @@ def detect(learner: DKG, mapping: Mapping, *, threshold_pct: float = 5.0) -> Dri
         raise InvalidParameter(f"threshold_pct must be at least 0, got {threshold_pct}")
     items = _items(learner, mapping)
     now = imbalance_pct(instance_loads(items.places, mapping.instances, items.weights), mapping.capacities)
-    fresh = learner.mapping(mapping.instances, capacities=mapping.capacities).expected_imbalance_pct
+    fresh = learner.mapping(mapping.instances, capacities=mapping.capacities).fitted_imbalance_pct
     return Drift(now, fresh, threshold_pct)
 
 
@@ -108,6 +108,7 @@ def rebuild(learner: DKG, mapping: Mapping, *, budget_pct: float = 5.0, slack_pc
         heavy_instances=own[needed],
         heavy_weights=items.weights[:heavy][needed],
         version=mapping.version + 1,
+        expectation=None,
     )
     return Rebuild(renewed, moves, 100.0 * moved / total if total else 0.0)
 

@@ -72,7 +72,7 @@ def split_hot_keys(mapping: Mapping, *, way: SplitWay = "dkg+pkg", above: float 
     flat = job.wrapped(places)
     if way == "w-choices":
         return job.mapping(job.everywhere(places), way)
-    most = min(job.level(flat) * (1.0 + slack_pct / 100.0), job.level_of(mapping.expected_loads))
+    most = min(job.level(flat) * (1.0 + slack_pct / 100.0), job.level_of(mapping.fitted_loads))
     for extra in (0, *(2**power for power in range(mapping.instances.bit_length()))):
         few = job.few(extra)
         if job.level(few) <= most * (1.0 + _NOTHING):

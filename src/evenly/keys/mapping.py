@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from evenly.errors import DamagedData, InvalidParameter
 from evenly.files import KeptInFile
 from evenly.kernels import routing
 from evenly.kernels.types import F64, I32, U64
 from evenly.keys.cuckoo import in_places, two_choice_tables
+from evenly.keys.expectation import Expectation, Weighed, expectation
 from evenly.measures.load import imbalance_pct, instance_loads
 from evenly.notebook import shown
 from evenly.sealed import checksum, opened, sealed
 from evenly.sketches.hashing import Keys, key_ids
+from evenly.sketches.weights import checked_weights
 
 FORMAT = "evenly.mapping"
 FORMAT_VERSION = 1
@@ -39,7 +42,8 @@ class Mapping(KeptInFile):
     `ids` says what a key's 64-bit id is: `"integer"`, the integer itself (text and bytes are hashed);
     `"xxhash64"`, what Spark's function of that name gives for the key columns (then `a` is 0). `version` counts the
     mappings that followed each other for one query. The weights are what the mapping was fitted to. `columns` and `types`
-    are Spark's key columns, as far as they are known: an integer and a bigint have different ids.
+    are Spark's key columns, as far as they are known: an integer and a bigint have different ids. `expectation` is what rows
+    held back from learning say of new ones, if any were.
     """
 
     instances: int
@@ -56,6 +60,7 @@ class Mapping(KeptInFile):
     version: int = 1
     capacities: F64 | None = None
     types: tuple[str, ...] = ()
+    expectation: Expectation | None = None
 
     def __post_init__(self) -> None:
         if self.buckets.size < 1 or not self._in_range(self.buckets):
@@ -96,7 +101,7 @@ class Mapping(KeptInFile):
         return routing.assign(ids, *self._tables, a, b, self.buckets)
 
     @property
-    def expected_loads(self) -> F64:
+    def fitted_loads(self) -> F64:
         """The load of every instance, for the tuples that the mapping was fitted to."""
         loads = instance_loads(self.heavy_instances, self.instances, self.heavy_weights)
         if self.bucket_weights.size:
@@ -104,9 +109,35 @@ class Mapping(KeptInFile):
         return loads
 
     @property
-    def expected_imbalance_pct(self) -> float:
-        """The imbalance λ of the tuples that the mapping was fitted to."""
-        return imbalance_pct(self.expected_loads, self.capacities)
+    def fitted_imbalance_pct(self) -> float:
+        """The imbalance λ of the tuples that the mapping was fitted to. Of others it promises nothing."""
+        return imbalance_pct(self.fitted_loads, self.capacities)
+
+    @property
+    def expected_imbalance_pct(self) -> float | None:
+        """The imbalance λ to expect of new tuples, from tuples held back from learning. None where none were."""
+        return None if self.expectation is None else self.expectation.imbalance_pct
+
+    @property
+    def expected_range_pct(self) -> tuple[float, float] | None:
+        """The least and the most λ to expect of new tuples, as `Expectation` says. None where no tuples were held back."""
+        return None if self.expectation is None else (self.expectation.low_pct, self.expectation.high_pct)
+
+    def held_against(self, keys: Keys, weights: ArrayLike | None = None) -> Self:
+        """The same mapping with what to expect of new tuples, told by tuples that came after those it was learnt from.
+
+        >>> from evenly.keys.dkg import DKG
+        >>> keys = np.arange(4_000) % 100
+        >>> mapping = DKG.automatic(4).fit(keys[:2_000]).mapping().held_against(keys[2_000:])
+        >>> print(mapping.expectation)
+        0 to 13 %
+        """
+        assigned = self.assign(keys)
+        loads = checked_weights(np.ones(assigned.size) if weights is None else weights, assigned.size, what="weights")
+        told = Weighed.of(instance_loads(assigned, self.instances, loads), float(np.square(loads).sum()))
+        fitted = Weighed(self.fitted_loads, float(self.fitted_loads.sum()))
+        found = expectation(fitted, [told], new_rows=fitted.rows, capacities=self.capacities)
+        return replace(self, expectation=found)
 
     @property
     def least_imbalance_pct(self) -> float:
@@ -130,12 +161,13 @@ class Mapping(KeptInFile):
             "key": ", ".join(self.columns) or "any",
             "keys with an entry of their own": f"{self.heavy_keys.size:,}",
             "buckets of all others": f"{self.buckets.size:,}",
-            "λ of the rows it was learnt from": f"{self.expected_imbalance_pct:.2f} %",
+            "λ of the rows it was learnt from": f"{self.fitted_imbalance_pct:.2f} %",
+            "λ to expect of new rows": "not known: no rows were held back" if self.expectation is None else self.expectation,
             "the least that whole keys allow": f"{self.least_imbalance_pct:.2f} %",
             "version": self.version,
         }
         title = f"Mapping of keys to {self.instances} instances"
-        return shown(title, facts, {"expected load": self.expected_loads.tolist()})
+        return shown(title, facts, {"load of the rows it was learnt from": self.fitted_loads.tolist()})
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Mapping) and self._content() == other._content()
@@ -159,6 +191,7 @@ class Mapping(KeptInFile):
             "heavy_instances": self.heavy_instances.tolist(),
             "heavy_weights": self.heavy_weights.tolist(),
             "capacities": None if self.capacities is None else self.capacities.tolist(),
+            "expectation": None if self.expectation is None else self.expectation.to_content(),
         }
 
     def to_json(self) -> str:
@@ -185,6 +218,7 @@ class Mapping(KeptInFile):
                 types=tuple(content.get("types", ())),
                 version=content["version"],
                 capacities=None if content["capacities"] is None else np.array(content["capacities"], np.float64),
+                expectation=Expectation.from_content(content.get("expectation")),
             )
         except (ValueError, LookupError, TypeError, ArithmeticError) as error:
             raise DamagedData(f"{source} is damaged ({error}). Fit and save the mapping again") from error

@@ -122,7 +122,7 @@ class QueryMachine:
             return (Answer(self.version, self.failure),)
         if self._busy is not None:
             return (Wait(),)
-        self._begin(Change(mapping, reason, mapping.expected_imbalance_pct, asked=True))
+        self._begin(Change(mapping, reason, mapping.fitted_imbalance_pct, asked=True))
         return self._flushed()
 
     def checked(self) -> Instructions:

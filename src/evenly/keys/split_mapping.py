@@ -129,14 +129,14 @@ class SplitMapping(KeptInFile):
         return assigned
 
     @property
-    def expected_loads(self) -> F64:
+    def fitted_loads(self) -> F64:
         """The load of every instance, for the tuples that the mapping was fitted to."""
-        return self.light.expected_loads + instance_loads(self.parts, self.instances, self.part_loads)
+        return self.light.fitted_loads + instance_loads(self.parts, self.instances, self.part_loads)
 
     @property
-    def expected_imbalance_pct(self) -> float:
-        """The imbalance λ of the tuples that the mapping was fitted to."""
-        return imbalance_pct(self.expected_loads, self.light.capacities)
+    def fitted_imbalance_pct(self) -> float:
+        """The imbalance λ of the tuples that the mapping was fitted to: of others it promises nothing."""
+        return imbalance_pct(self.fitted_loads, self.light.capacities)
 
     @property
     def memory_bytes(self) -> int:
@@ -150,11 +150,11 @@ class SplitMapping(KeptInFile):
             "key": ", ".join(self.columns) or "any",
             "keys on several instances": f"{self.split_keys().size:,}",
             "other keys with an entry of their own": f"{self.light.heavy_keys.size:,}",
-            "λ of the rows it was learnt from": f"{self.expected_imbalance_pct:.2f} %",
+            "λ of the rows it was learnt from": f"{self.fitted_imbalance_pct:.2f} %",
             "results of split keys": "to be merged" if self.needs_merge else "whole",
         }
         title = f"Mapping of keys to {self.instances} instances, hot keys split"
-        return shown(title, facts, {"expected load": self.expected_loads.tolist()})
+        return shown(title, facts, {"load of these rows": self.fitted_loads.tolist()})
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, SplitMapping) and self.to_json() == other.to_json()

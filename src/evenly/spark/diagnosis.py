@@ -82,7 +82,7 @@ def diagnose_keys(
             say(f"placing by Evenly on {count}")
             mapping = learn_mapping(df, key=names, instances=count)
             placed = with_instance(counted, mapping, columns, AT)
-            at.append(KeysAt(names, count, by_hash, _loads(placed, F.col(AT), count), most / rows))
+            at.append(KeysAt(names, count, by_hash, _loads(placed, F.col(AT), count), most / rows, mapping.expectation))
     finally:
         counted.unpersist()
     return KeysDiagnosis(names, rows, distinct, tuple(named), tuple(at))
@@ -144,7 +144,7 @@ def diagnose_checkpoint(spark: SparkSession, checkpoint: str | os.PathLike[str])
 def _expected_pct(beside: Folder, name: str) -> float:
     """The λ of the rows that a mapping was made for, if it can be read: the state is told without it too."""
     try:
-        return Mapping.from_json(beside.read(name), source=f"{beside.path}/{name}").expected_imbalance_pct
+        return Mapping.from_json(beside.read(name), source=f"{beside.path}/{name}").fitted_imbalance_pct
     except EvenlyError as error:
         _LOG.warning("what the mapping was made for is not told: %s", error)
         return 0.0

@@ -21,7 +21,16 @@ def check_frame(df: Any, name: str = "df") -> None:
         told = repr(df)
         kind = f"{type(df).__module__}.{type(df).__qualname__}"
         shown = told if len(told) <= _SHOWN and "\n" not in told else f"one of {kind}"
-        raise InvalidParameter(f"{name} must be a DataFrame of Spark, got {shown}")
+        raise InvalidParameter(f"{name} must be a DataFrame of Spark, got {shown}{_remedy(df)}")
+
+
+def _remedy(df: Any) -> str:
+    """What to give instead of what is often given."""
+    if type(df).__module__.startswith(("pandas.", "pyarrow.", "polars.")):
+        return ": spark.createDataFrame(...) makes one of it"
+    if type(df).__name__ == "GroupedData":
+        return ": give what was grouped, and its columns as the key"
+    return ""
 
 
 def check_session(spark: Any) -> None:

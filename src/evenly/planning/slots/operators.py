@@ -39,6 +39,10 @@ class OperatorSpec:
             raise InvalidParameter(f"{self.target} cannot be loaded: {error}") from error
         if not callable(found):
             raise InvalidParameter(f"{self.target} is no function and no class: {found!r}")
+        if isinstance(found, type) and not any("__call__" in base.__dict__ for base in found.__mro__):
+            raise InvalidParameter(
+                f"the class {self.target} has no method __call__(self, number), which is called for every tuple"
+            )
         return found
 
     def make(self) -> Function:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -48,6 +49,8 @@ class CallStage:
         """For rows with the columns of `df`."""
         if not callable(function):
             raise InvalidParameter(f"function must be a function of a row, got {function!r}")
+        if not _takes_one(function):
+            raise InvalidParameter(f"function must take one argument, a row, and {function!r} does not")
         for name in df.columns:
             if name.lower().startswith("__evenly_"):
                 raise InvalidParameter(f"there is a column {name!r}, a name that Evenly uses: rename it")
@@ -132,3 +135,14 @@ def reports_of(ran: DataFrame) -> list[InstanceReport]:
 def results_of(ran: DataFrame) -> DataFrame:
     """The results alone."""
     return ran.where(f"{REPORT} is null").drop(REPORT)
+
+
+def _takes_one(function: Callable[..., Any]) -> bool:
+    """Whether it can be called with a row. Of what has no signature that is seen when it is called."""
+    try:
+        inspect.signature(function).bind(None)
+    except TypeError:
+        return False
+    except ValueError:
+        return True
+    return True

@@ -155,7 +155,7 @@ def _nullable(field: StructField) -> StructField:
 
 def _too_hot(df: DataFrame, names: tuple[str, ...], planned: SplitMapping) -> str:
     """Which keys are too hot, how hot, what is possible, and what to do."""
-    loads, total = planned.part_loads, planned.expected_loads.sum()
+    loads, total = planned.part_loads, planned.fitted_loads.sum()
     shares = np.add.reduceat(loads, planned.starts[:-1]) / total
     order = np.argsort(-shares, kind="stable")[:_NAMED]
     ids = planned.split[order].view(np.int64).tolist()

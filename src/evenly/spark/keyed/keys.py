@@ -17,8 +17,8 @@ from pyspark.sql.types import ArrayType, DataType, StringType, StructField, Stru
 
 from evenly.errors import ColumnConflict, InvalidKeys, InvalidParameter, UnknownColumn
 
-Key = str | Sequence[str]
-"""One key column, or several: names, with dots for fields of structs."""
+Key = str | Column | Sequence[str | Column]
+"""One key column, or several: names, with dots for fields of structs, or `functions.col` of such a name."""
 
 _DEFAULT_COLLATION = "UTF8_BINARY"
 GEOMETRIES = ("geography", "geometry")
@@ -29,6 +29,8 @@ _UNHASHED = {
     **dict.fromkeys(GEOMETRIES, "use st_asbinary of it"),
 }
 """What to do about a key of a type that Spark does not hash."""
+_REFERENCE = re.compile(r"Column<'([\w.`]+)'>")
+"""How a column that is only named shows itself, on either kind of session."""
 _PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _PART = re.compile(r"`((?:[^`]|``)+)`|([^`.]+)")
 _CHAR = "__CHAR_VARCHAR_TYPE_STRING"
@@ -56,10 +58,21 @@ def named(given: object, what: str) -> tuple[str, ...]:
     names = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Sequence) else (given,)
     if not names:
         raise InvalidParameter(f"{what} names no column: give one name or a list of names")
-    for name in names:
-        if not isinstance(name, str):
-            raise InvalidParameter(f"{what} must be a name or a list of names, as texts, got {name!r}")
-    return names
+    return tuple(_name(name, what) for name in names)
+
+
+def _name(given: object, what: str) -> str:
+    if isinstance(given, str):
+        return given
+    if not isinstance(given, Column):
+        raise InvalidParameter(f"{what} must be a name or a list of names, as texts, got {given!r}")
+    reference = _REFERENCE.fullmatch(str(given))
+    if reference is None:
+        raise InvalidParameter(
+            f"{what} must be a column of df, by its name or as F.col(name), got {given!r}: add what is computed by withColumn, "
+            "and give its name"
+        )
+    return reference.group(1)
 
 
 def key_types(df: DataFrame, names: tuple[str, ...]) -> tuple[DataType, ...]:

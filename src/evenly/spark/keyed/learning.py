@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Row
 
 from evenly.checks import checked_instances, checked_whole, is_number
 from evenly.errors import InvalidParameter, StreamingMismatch
-from evenly.keys.dkg import DKG
+from evenly.keys.dkg import DKG, KeyCounts
 from evenly.keys.mapping import Mapping
+from evenly.keys.partitions import CountedPartition, LearntPartition, SketchedPartition, Squares, learnt_mapping
 from evenly.sketches.hashing import derive
 from evenly.spark.frames import check_frame
 from evenly.spark.keyed.keys import Key, key_id, key_names, type_names
@@ -45,11 +47,16 @@ def learn_mapping(df: DataFrame, *, key: Key, instances: int, tolerance_pct: flo
     """Learn which instance each key of `df` should be on, in one pass over `df`.
 
         mapping = evenly.learn_mapping(df, key="user", instances=16)
-        mapping.least_imbalance_pct, mapping.expected_imbalance_pct
+        mapping.fitted_imbalance_pct  # λ of these rows
+        mapping.expected_range_pct  # and from how much to how much it may be of new ones
 
     `tolerance_pct` is the imbalance that sampling may add (in percentage points of λ); None reads every
     row. The same rows in the same partitions give the same mapping. A DataFrame without rows gives
     a mapping that spreads keys by hash alone.
+
+    What to expect of new rows is told by rows that were held back from a first mapping (they are in the one returned): the
+    later rows of each partition, and the last partitions. So keys that change from one end of `df` to the other show, whether
+    that is their order in time or not: rows that are sorted by their key look as if keys changed.
     """
     check_frame(df)
     instances = checked_instances(instances)
@@ -62,18 +69,21 @@ def learn_mapping(df: DataFrame, *, key: Key, instances: int, tolerance_pct: flo
     names = key_names(df, key)
     reserve = None if tolerance_pct is None else sample_reserve(instances, tolerance_pct)
     rows = _weighted(df.select(key_id(names).alias("id")), reserve, seed)
-    learner = DKG.automatic(instances, seed=seed, ids="xxhash64")
-    in_partition = PartitionLearner(instances, seed, most_keys=_KEYS_PER_COUNTER * learner.counters)
+    learner = partial(DKG.automatic, instances, seed=seed, ids="xxhash64")
+    in_partition = PartitionLearner(instances, seed, most_keys=_KEYS_PER_COUNTER * learner().counters)
     with worker_errors():
-        learnt = rows.mapInArrow(in_partition, LEARNT).collect()
-    for row in learnt:
-        if row.sketch is None:
-            ids, weights = np.frombuffer(row.ids, np.uint64), np.frombuffer(row.weights)
-            heaviest_first = np.argsort(-weights, kind="stable")  # so that they are counted from their first row on
-            learner.fit_ids(ids[heaviest_first], weights[heaviest_first])
-        else:
-            learner.merge(DKG.from_bytes(bytes(row.sketch)))
-    return replace(learner.mapping(columns=names), types=type_names(df, names))
+        found = [_partition(row) for row in rows.mapInArrow(in_partition, LEARNT).collect()]  # in the order of the partitions
+    return replace(learnt_mapping(found, learner, columns=names), types=type_names(df, names))
+
+
+def _partition(row: Row) -> LearntPartition:
+    squares = Squares(row.squares, row.later_squares)
+    ids, weights = np.frombuffer(row.ids, np.uint64), np.frombuffer(row.weights)
+    later = np.frombuffer(row.later, np.float32).astype(np.float64)
+    if row.sketch is None:
+        return CountedPartition(ids, weights, later, squares)
+    learner = DKG.from_bytes(bytes(row.sketch))
+    return SketchedPartition(learner, KeyCounts(learner.counts().buckets * later, ids, weights), squares)
 
 
 def _weighted(ids: DataFrame, reserve: int | None, seed: int) -> DataFrame:

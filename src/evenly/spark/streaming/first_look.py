@@ -10,13 +10,16 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from evenly.keys.dkg import DKG
+from evenly.keys.later_rows import LaterRows
 from evenly.keys.mapping import Mapping
+from evenly.keys.partitions import SketchedPartition, Squares, learnt_mapping
 from evenly.spark.jvm.sources import streaming_sources
 from evenly.spark.keyed.keys import key_id
 from evenly.spark.streaming.observing import Counted
@@ -40,7 +43,7 @@ def first_look(
     Reading stops after the batch that reaches `rows`, or after `seconds`.
     """
     learner = DKG.automatic(instances, seed=seed, ids="xxhash64")
-    counted = Counted(learner)
+    counted, order = Counted(learner), LaterRows(DKG.merge)
     seen, learning = threading.Event(), threading.Lock()
 
     # Counted by a query of each batch and not beside it: what is observed is in progress events, which are to be short.
@@ -49,6 +52,7 @@ def first_look(
         with learning:
             if not seen.is_set():
                 learner.fit_counts(found)
+                order.add(_like(learner).fit_counts(found), float(found.buckets.sum()))
             if learner.total >= rows:
                 seen.set()
 
@@ -63,7 +67,20 @@ def first_look(
         return None
     with learning:
         seen.set()  # a batch that was cut off may still report
-        return learner.mapping(columns=names) if learner.total > 0.0 else None
+        return _mapping(learner, order.cut()[1], names) if learner.total > 0.0 else None
+
+
+def _mapping(learner: DKG, later: DKG | None, names: tuple[str, ...]) -> Mapping:
+    """What all batches make, with what to expect of new ones: later batches say it, where there were several."""
+    if later is None:
+        return learner.mapping(columns=names)
+    seen = SketchedPartition(learner, later.counts(), Squares(learner.total, later.total))
+    told = learnt_mapping([seen], lambda: _like(learner))
+    return replace(learner.mapping(columns=names), expectation=told.expectation)
+
+
+def _like(learner: DKG) -> DKG:
+    return DKG.automatic(learner.instances, seed=learner.seed, ids=learner.ids)
 
 
 def _replayable(source: tuple[str, dict[str, str]]) -> bool:

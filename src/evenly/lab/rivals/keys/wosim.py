@@ -20,7 +20,7 @@ class WOSIM(LearnsThrough):
     Heavy keys are found with a Space Saving as in DKG and given, heaviest first, to the instance with the least
     load of heavy keys. What the hash brings to an instance is not looked at, as in the paper, so the balance can
     be no better than luck; a key is always on one instance. `tests/unit/test_key_groupings.py` holds both against
-    plain loops. The loads by hash are still counted, so that `expected_loads` of the mapping is the truth.
+    plain loops. The loads by hash are still counted, so that `fitted_loads` of the mapping is the truth.
 
     Parameters: `instances`; `theta` and `epsilon` with 0 < epsilon < theta <= 1 (epsilon is theta / 2 if not
     given); `seed`. The hash has one bucket per instance, so what is learnt serves this number of instances only.

@@ -87,7 +87,7 @@ class DKGPKG(LearnsThrough):
     def _made(self) -> _Schedule:
         if self._schedule is None:
             learnt = self._learner.mapping(self.instances)
-            if learnt.expected_loads.sum() == 0.0:
+            if learnt.fitted_loads.sum() == 0.0:
                 raise EmptyStream("DKG + PKG has learnt from 0 tuples and knows no heavy key: call fit before route")
             self._schedule = _Schedule(learnt)
         return self._schedule
