@@ -231,7 +231,7 @@ def test_the_table_of_heavy_keys_is_exact_for_keys_it_never_let_go(seed, distinc
     scheduler = VirtualFinish(1, window=10_000, first_report=500)
     instance = scheduler.instance(0)
     keys = rng.integers(0, distinct, 500)
-    said = [instance.execute([key], cost_of[key], 0.0, np.array([np.nan, 0.0, 0.0])) for key in keys]
+    said = [instance.execute([key], cost_of[key], 0.0, np.array([np.nan, 0.0])) for key in keys]
     (report,) = said[-1]
     assert said[:-1] == [[]] * 499
     held = report.table[:, kernels.SEEN] > 0

@@ -97,6 +97,7 @@ class VirtualFinish:
         speeds: bool = True,
         floored: bool = True,
         latency_ms: ArrayLike | None = None,
+        messages_per_1000: int = 16,
         schedulers: int = 1,
         index: int = 0,
         rows: int = 4,
@@ -110,8 +111,8 @@ class VirtualFinish:
             raise InvalidParameter(f"estimator must be 'table' or 'matrices', got {estimator!r}")
         self.sketch = CostSketch(rows, columns, seed=seed)
         sets = max(1, 2 * rows * columns // (WORDS * TABLE_WAYS))
-        self.shape = (sets * TABLE_WAYS, rows, columns)
-        """The entries of the table, and the rows and columns of the matrices."""
+        self.shape = (0, rows, columns) if estimator == "matrices" else (sets * TABLE_WAYS, 0, 0)
+        """The entries of the table, and the rows and columns of the matrices; what is not used has none."""
         self.estimator = estimator
         far = np.zeros(self.instances) if latency_ms is None else latency_ms
         self.latency_ms = checked_queues(far, self.instances, "latency_ms")
@@ -127,11 +128,12 @@ class VirtualFinish:
             floored,
             checked_whole(schedulers, "schedulers", 1, MAX_INSTANCES),
             bool((self.latency_ms > 0.0).any()),
+            *_allowed(messages_per_1000, self.instances),
         )
         self.index = checked_whole(index, "index", 0, schedulers - 1)
         self._state = self._new_state()
         self._now_ms = -np.inf
-        self.tickets = np.zeros((0, 3))
+        self.tickets = np.zeros((0, 2))
         """What must travel with each tuple of the last `route`."""
 
     @property
@@ -226,12 +228,11 @@ class VirtualFinishInstance:
         self.index = index
         self._scheduler_places = scheduler.places
         self._options = scheduler.options
-        self._state = sides.new_instances(1, *scheduler.shape, scheduler.options.first_report, scheduler.options.schedulers)
+        self._state = sides.new_instances(1, *scheduler.shape, scheduler.options)
 
     @property
     def memory_bytes(self) -> int:
-        used = self._state.pairs if self._options.matrices else self._state.table
-        return used.nbytes + self._state.sums.nbytes + (0 if self._options.matrices else self._state.keys.nbytes)
+        return sum(part.nbytes for part in self._state)
 
     def execute(
         self, keys: Keys, costs_ms: ArrayLike, ended_ms: ArrayLike, tickets: F64, sources: ArrayLike = 0
@@ -245,7 +246,7 @@ class VirtualFinishInstance:
         costs, ends = (checked_times(values, ids.size, name) for values, name in ((costs_ms, "cost"), (ended_ms, "end")))
         if (costs < 0.0).any():
             raise InvalidCost(f"a cost must be finite and at least 0 ms, got {costs.min()}")
-        carried = np.require(np.reshape(tickets, (-1, 3)), np.float64, WRITABLE)
+        carried = np.require(np.reshape(tickets, (-1, 2)), np.float64, WRITABLE)
         senders = np.require(np.broadcast_to(np.asarray(sources, np.int32), ids.shape), np.int32, WRITABLE)
         if carried.shape[0] != ids.size:
             raise InvalidParameter(f"{ids.size} tuples came with {carried.shape[0]} tickets: one must come with each")
@@ -268,3 +269,15 @@ class VirtualFinishInstance:
         said = Report(self.index, sums, corrected, *(part[0].copy() for part in self._state[:3]))
         sides.forget_half(self._state, 0, self._options)
         return said
+
+
+def _allowed(messages_per_1000: int, instances: int) -> tuple[float, float]:
+    """How many messages an instance may send at once, and how many more each tuple allows.
+
+    Of any 1,000 successive tuples the first finds at most the one, and all together add the other: their sum is the bound.
+    """
+    most = checked_whole(messages_per_1000, "messages_per_1000", 1, 1_000)
+    if instances == 1:
+        return 0.0, 0.0
+    at_once = max(1.0, most // 4)
+    return at_once, (most - at_once) / 1_000.0
