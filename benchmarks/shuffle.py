@@ -119,7 +119,7 @@ def rates() -> list[Row]:
     rows: list[Row] = []
     stage = Synthetic().stage(0)
     keys, costs = np.resize(stage.keys, 262_144), np.resize(stage.work.costs_ms[:, 0], 262_144)
-    ends, tickets = np.cumsum(costs), np.tile([np.nan, 0.0], (262_144, 1))
+    ends, tickets = np.cumsum(costs), np.tile([np.nan, 0.0, 0.0], (262_144, 1))
     for grouping in (POSG(5), VirtualFinish(5)):
         taught(grouping, stage)
         beside = grouping.instance(0)

@@ -77,7 +77,7 @@ def test_bad_parameters_and_costs_are_refused(make):
         make(2, window=0)
     with pytest.raises(InvalidParameter):
         make(2).instance(2)
-    extra = (np.array([np.nan, 0.0]),) if make is VirtualFinish else ()
+    extra = (np.array([np.nan, 0.0, 0.0]),) if make is VirtualFinish else ()
     for cost in (-1.0, np.nan, np.inf):
         with pytest.raises(InvalidCost):
             make(2).instance(0).execute([1], cost, 1.0, *extra)
@@ -96,7 +96,7 @@ def test_bad_options_of_each_are_refused():
 
 def test_messages_and_tuples_that_cannot_be_are_refused():
     scheduler = VirtualFinish(2, schedulers=2)
-    ticket = np.array([[np.nan, 0.0]])
+    ticket = np.array([[np.nan, 0.0, 0.0]])
     with pytest.raises(InvalidParameter, match="no scheduler 2"):
         scheduler.instance(0).execute([1], 1.0, 1.0, ticket, 2)
     with pytest.raises(InvalidParameter, match="2 tuples came with 1 tickets"):

@@ -20,6 +20,7 @@ from evenly.kernels.virtual_finish_instances import (
     END,
     ENDED,
     EXECUTED,
+    KNOWN,
     SEEN,
     SEQUENCE,
     TOTAL,
@@ -29,18 +30,23 @@ from evenly.kernels.virtual_finish_instances import (
     mixed,
 )
 
-FINISH, CORRECTIONS, SPEED, LATENCY, SENT, HEARD, FIRST, LAST = range(8)
+FINISH, CORRECTIONS, SPEED, LATENCY, SENT, HEARD, FIRST, LAST, TOLD, OTHERS = range(10)
 """Of what the scheduler knows of an instance: its virtual finish time, the corrections in that, how slow it is beside
-the others, how far away, the tuples sent to it, its last message, and when it was sent its first and last tuple in turn."""
+the others, how far away, the tuples sent to it, its last message, when it was sent its first and last tuple in turn, what
+it last said must be corrected in all, and what others have corrected since."""
 
-BUSY, MEAN = 0, 1
-"""Of what is known of all instances: the share that had something to do lately, and the mean execution time."""
+BUSY, MEAN, COMMON = 0, 1, 2
+"""Of what is known of all instances: the share that had something to do lately, the mean execution time, and the share of
+a correction that holds for the others as well."""
 
 LATELY = 0.001
 """The weight of the newest tuple in the share of instances that are busy."""
 
 UNSURE = 2.0
 """By how many mean execution times a virtual finish time may well be off, where a way is weighed against waiting."""
+
+ADAPTED = 0.2
+"""By how much at most a correction changes the share that corrections have in common."""
 
 _ONE = np.uint64(1)
 _SURE = 4.0
@@ -52,7 +58,7 @@ class Scheduler(NamedTuple):
 
     `estimates` is a hash index of keys with their mean cost (NaN where a place is free) and `rest_ms` is for all others,
     each with one row for all instances if they are pooled. `turn` is the next in turn, or -1 once something is known.
-    `overall` is `BUSY` (kept if some are far away) and `MEAN`.
+    `overall` is `BUSY` (kept if some are far away), `MEAN` and `COMMON`.
     """
 
     known: Instances
@@ -77,10 +83,10 @@ def new_schedulers(count: int, entries: int, rows: int, columns: int, latency_ms
         size *= 2
     if options.matrices:
         size = 1
-    lanes = np.zeros((count, k, 8))
+    lanes = np.zeros((count, k, 10))
     lanes[:, :, SPEED] = 1.0
     lanes[:, :, LATENCY] = latency_ms
-    overall = np.zeros((count, 2))
+    overall = np.zeros((count, 3))
     overall[:, BUSY] = 1.0
     return Scheduler(
         Instances(
@@ -88,6 +94,7 @@ def new_schedulers(count: int, entries: int, rows: int, columns: int, latency_ms
             np.zeros((count, k, entries, 3)),
             np.zeros((count, k, rows, columns, 2)),
             np.zeros((count, k, 7)),
+            np.zeros((count, k, 0)),
             np.zeros((count, k, 0)),
         ),
         np.zeros((count, k), np.int64),
@@ -105,9 +112,9 @@ def new_schedulers(count: int, entries: int, rows: int, columns: int, latency_ms
 def one_of(schedulers: Scheduler, at: int) -> Scheduler:
     """Scheduler `at`, whose arrays are parts of those of all."""
     known, reported, index_keys, estimates, pairs, rest_ms, lanes, turn, overall = schedulers
-    keys, table, cells, sums, corrected = known
+    keys, table, cells, sums, corrected, told = known
     return Scheduler(
-        Instances(keys[at], table[at], cells[at], sums[at], corrected[at]),
+        Instances(keys[at], table[at], cells[at], sums[at], corrected[at], told[at]),
         reported[at],
         index_keys[at],
         estimates[at],
@@ -121,13 +128,31 @@ def one_of(schedulers: Scheduler, at: int) -> Scheduler:
 
 @compiled
 def correct(scheduler: Scheduler, i: int, sequence: float, corrected: float) -> bool:
-    """Take in a correction, unless a later message has come: corrections are cumulated, so a lost one is made up for."""
-    lanes = scheduler.lanes
+    """Take in what must be corrected in all, unless a later message has come; so a lost one is made up for.
+
+    Where a burst of costly tuples makes all instances late, to correct the first that says so and not the others would send
+    them its tuples. So they are corrected by a share of it, which grows while what they say themselves has the sign of what
+    others said before, and falls while it has not. What one then says itself takes the place of what was supposed.
+    """
+    lanes, overall = scheduler.lanes, scheduler.overall
     if sequence <= lanes[i, HEARD]:
         return False
     lanes[i, HEARD] = sequence
-    lanes[i, FINISH] += corrected - lanes[i, CORRECTIONS]
+    if corrected == lanes[i, TOLD]:
+        return True
+    news, before = corrected - lanes[i, CORRECTIONS], lanes[i, OTHERS]
+    if before != 0.0:
+        agreeing = ADAPTED * news * before / (news * news + before * before)
+        overall[COMMON] = min(max(overall[COMMON] + agreeing, 0.0), 1.0)
+    for other in range(lanes.shape[0]):
+        if other != i:
+            lanes[other, FINISH] += overall[COMMON] * news
+            lanes[other, CORRECTIONS] += overall[COMMON] * news
+            lanes[other, OTHERS] += news
+    lanes[i, FINISH] += news
     lanes[i, CORRECTIONS] = corrected
+    lanes[i, TOLD] = corrected
+    lanes[i, OTHERS] = 0.0
     return True
 
 
@@ -275,7 +300,7 @@ def send_all(  # noqa: C901, PLR0912 - one loop, because a call that takes array
     """
     _, _, index_keys, estimates, pairs, rest_ms, lanes, turn, overall = scheduler
     chosen = np.empty(keys.size, np.int32)
-    tickets = np.empty((keys.size, 2))
+    tickets = np.empty((keys.size, 3))
     mask = np.uint64(index_keys.shape[1] - 1)
     k = lanes.shape[0]
     for j in range(keys.size):
@@ -320,5 +345,6 @@ def send_all(  # noqa: C901, PLR0912 - one loop, because a call that takes array
         lanes[best, SENT] += 1.0
         tickets[j, END] = start_ms + base_ms * lanes[best, SPEED]
         tickets[j, APPLIED] = lanes[best, CORRECTIONS]
+        tickets[j, KNOWN] = lanes[best, HEARD]
         chosen[j] = best
     return chosen, tickets

@@ -21,8 +21,8 @@ EXECUTED, NEXT_REPORT, TUPLES, TOTAL, MAY_SAY, SEQUENCE, ENDED = range(7)
 """Of an instance's sums: tuples executed, at how many it reports, tuples and cost it remembers, messages it may send now,
 messages sent, the last end."""
 
-END, APPLIED = 0, 1
-"""Of a ticket, which a tuple carries: its predicted end, and the corrections in it."""
+END, APPLIED, KNOWN = 0, 1, 2
+"""Of a ticket, which a tuple carries: its predicted end, the corrections in it, and the last message that was known."""
 
 NOTHING, CORRECTION, REPORT = 0, 1, 2
 
@@ -54,7 +54,7 @@ class FinishOptions(NamedTuple):
 class Instances(NamedTuple):
     """What instances hold, one row each. `pairs` is used if `matrices` is on, `keys` and `table` if not.
 
-    `corrected[i, q]` is the sum of all corrections that instance i ever sent to scheduler q.
+    `corrected[i, q]` is what instance i last told scheduler q to correct in all, and `told[i, q]` the number of that message.
     """
 
     keys: U64
@@ -62,6 +62,7 @@ class Instances(NamedTuple):
     pairs: F64
     sums: F64
     corrected: F64
+    told: F64
 
 
 @compiled
@@ -75,6 +76,7 @@ def new_instances(count: int, entries: int, rows: int, columns: int, options: Fi
         np.zeros((count, entries, 3)),
         np.zeros((count, rows, columns, 2)),
         sums,
+        np.zeros((count, options.schedulers)),
         np.zeros((count, options.schedulers)),
     )
 
@@ -92,7 +94,10 @@ def first_place(key: np.uint64, options: FinishOptions) -> np.uint64:
 
 @inlined
 def allowed_error(options: FinishOptions) -> float:
-    """By how many mean execution times an end may be off: of s schedulers each knows a part of what is sent, so more is."""
+    """By how many mean execution times an end may be off: of s schedulers each knows a part of what is sent, so more is.
+
+    It is more, by a root, the fewer messages may still be sent: what is left is kept for those that are off the most.
+    """
     return float(options.theta * np.sqrt(options.schedulers))
 
 
@@ -115,7 +120,7 @@ def execute(  # noqa: C901, PLR0912 - one loop, because a call that takes arrays
     `tickets[j, END]` is NaN for a tuple sent before anything was known; `sources[j]` is the scheduler that sent it.
     `evenly.kernels.virtual_finish_runs` does the same for all instances at once.
     """
-    table_keys, table, pairs, sums, corrected = instances
+    table_keys, table, pairs, sums, corrected, told = instances
     own_keys, own_table, own = table_keys[i], table[i], sums[i]
     allowed = allowed_error(options)
     executed, tuples, total, may_say = own[EXECUTED], own[TUPLES], own[TOTAL], own[MAY_SAY]
@@ -150,11 +155,13 @@ def execute(  # noqa: C901, PLR0912 - one loop, because a call that takes arrays
             continue
         error_ms = 0.0
         if not np.isnan(tickets[j, END]):
-            error_ms = ends_ms[j] - (tickets[j, END] + corrected[i, sources[j]] - tickets[j, APPLIED])
+            error_ms = ends_ms[j] - tickets[j, END]
+            if tickets[j, KNOWN] < told[i, sources[j]]:
+                error_ms += tickets[j, APPLIED] - corrected[i, sources[j]]
         report = executed >= own[NEXT_REPORT]
-        if report or abs(error_ms) * tuples * may_say > allowed * total * options.at_once:
-            if options.theta < np.inf:
-                corrected[i, sources[j]] += error_ms
+        if report or (error_ms * tuples) ** 2 * may_say > (allowed * total) ** 2 * options.at_once:
+            if options.theta < np.inf and not np.isnan(tickets[j, END]):
+                corrected[i, sources[j]] = tickets[j, APPLIED] + (ends_ms[j] - tickets[j, END])
             at, kind = j, REPORT if report else CORRECTION
             break
     if start < keys.size:
@@ -162,8 +169,10 @@ def execute(  # noqa: C901, PLR0912 - one loop, because a call that takes arrays
     if kind != NOTHING:
         may_say -= 1.0
         own[SEQUENCE] += 1.0
+        told[i, sources[at]] = own[SEQUENCE]
     own[EXECUTED], own[TUPLES], own[TOTAL], own[MAY_SAY] = executed, tuples, total, may_say
     if kind == REPORT:
+        told[i] = own[SEQUENCE]
         own[NEXT_REPORT] += min(own[NEXT_REPORT], options.window)
     return at, kind
 

@@ -29,6 +29,7 @@ from evenly.kernels.virtual_finish import (
     CORRECTIONS,
     FINISH,
     FIRST,
+    HEARD,
     LAST,
     LATELY,
     LATENCY,
@@ -49,6 +50,7 @@ from evenly.kernels.virtual_finish_instances import (
     END,
     ENDED,
     EXECUTED,
+    KNOWN,
     MAY_SAY,
     NEXT_REPORT,
     REPORT,
@@ -86,7 +88,7 @@ def run(  # noqa: C901, PLR0912, PLR0915 - see above
     tuples, k = work.arrivals_ms.size, latency_ms.size
     instances = new_instances(k, entries, rows, columns, options)
     every = new_schedulers(options.schedulers, entries, rows, columns, latency_ms, options)
-    table_keys, table, own_pairs, sums, corrected = instances
+    table_keys, table, own_pairs, sums, corrected, told = instances
     arrivals_ms = work.arrivals_ms
     here = 0
     _, _, index_keys, estimates, pairs, rest_ms, lanes, turn, overall = one_of(every, here)
@@ -94,7 +96,7 @@ def run(  # noqa: C901, PLR0912, PLR0915 - see above
     queues = new_queues(tuples, k)
     due_ms, ends_ms = queues.due_ms, queues.ends_ms
     chosen = np.empty(tuples, np.int32)
-    tickets = np.empty((tuples, 2))
+    tickets = np.empty((tuples, 3))
     said = np.zeros(3, np.int64)
     allowed = allowed_error(options)
     period = 0
@@ -139,18 +141,23 @@ def run(  # noqa: C901, PLR0912, PLR0915 - see above
                 continue
             error_ms = 0.0
             if not np.isnan(tickets[done, END]):
-                error_ms = ends_ms[done] - (tickets[done, END] + corrected[i, sources[done]] - tickets[done, APPLIED])
+                error_ms = ends_ms[done] - tickets[done, END]
+                if tickets[done, KNOWN] < told[i, sources[done]]:
+                    error_ms += tickets[done, APPLIED] - corrected[i, sources[done]]
             report = sums[i, EXECUTED] >= sums[i, NEXT_REPORT]
-            if not report and not abs(error_ms) * sums[i, TUPLES] * may_say > allowed * sums[i, TOTAL] * options.at_once:
+            off = (error_ms * sums[i, TUPLES]) ** 2 * may_say > (allowed * sums[i, TOTAL]) ** 2 * options.at_once
+            if not report and not off:
                 continue
             sums[i, MAY_SAY] -= 1.0
-            if options.theta < np.inf:
-                corrected[i, sources[done]] += error_ms
+            if options.theta < np.inf and not np.isnan(tickets[done, END]):
+                corrected[i, sources[done]] = tickets[done, APPLIED] + (ends_ms[done] - tickets[done, END])
             sums[i, SEQUENCE] += 1.0
+            told[i, sources[done]] = sums[i, SEQUENCE]
             if not report:
                 said[CORRECTION] += 1
                 correct(one_of(every, sources[done]), i, sums[i, SEQUENCE], corrected[i, sources[done]])
                 continue
+            told[i] = sums[i, SEQUENCE]
             sums[i, NEXT_REPORT] += min(sums[i, NEXT_REPORT], options.window)
             for at_scheduler in range(options.schedulers):
                 said[REPORT] += 1
@@ -203,6 +210,7 @@ def run(  # noqa: C901, PLR0912, PLR0915 - see above
         lanes[best, SENT] += 1.0
         tickets[j, END] = start_ms + base_ms * lanes[best, SPEED]
         tickets[j, APPLIED] = lanes[best, CORRECTIONS]
+        tickets[j, KNOWN] = lanes[best, HEARD]
         chosen[j] = best
         send(work, queues, period, j, best)
     return chosen, ends_ms, said

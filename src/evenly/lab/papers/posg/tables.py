@@ -185,7 +185,7 @@ def taught(grouping: POSG | VirtualFinish, stage: Stage) -> None:
         keys, costs = stage.keys[i : 16_384 + i], stage.work.costs_ms[i : 16_384 + i, 0]
         ends = np.cumsum(costs)
         if isinstance(grouping, VirtualFinish):
-            tickets = np.tile([np.nan, 0.0], (keys.size, 1))
+            tickets = np.tile([np.nan, 0.0, 0.0], (keys.size, 1))
             for report in grouping.instance(i).execute(keys, costs, ends, tickets):
                 grouping.receive(report)
         else:
