@@ -178,7 +178,10 @@ def take_report(
         _end_turns(scheduler.lanes, i, sums, sums[TOTAL] / sums[TUPLES])
     for group in range(scheduler.rest_ms.size):
         if scheduler.rest_ms.size == 1 or group == i or scheduler.reported[group] == 0:
-            _pool(scheduler, group, options)
+            seen = _pool(scheduler, group, options)
+            if options.speeds and scheduler.rest_ms.size == 1:
+                for other in range(scheduler.reported.size):
+                    scheduler.lanes[other, SPEED] = _slowness(scheduler, other, seen, options)
 
 
 @inlined
@@ -197,8 +200,8 @@ def _end_turns(lanes: F64, reporter: int, sums: F64, mean_ms: float) -> None:
 
 
 @inlined
-def _pool(scheduler: Scheduler, group: int, options: FinishOptions) -> None:
-    """Make the estimates of a group anew: of all instances, or of one if it has reported."""
+def _pool(scheduler: Scheduler, group: int, options: FinishOptions) -> F64:
+    """Make the estimates of a group anew, of all instances or of one if it has reported; how many tuples each rests on."""
     alone = scheduler.rest_ms.size > 1 and scheduler.reported[group] == 1
     known = scheduler.known
     index_keys, estimates = scheduler.index_keys[group], scheduler.estimates[group]
@@ -230,9 +233,7 @@ def _pool(scheduler: Scheduler, group: int, options: FinishOptions) -> None:
         scheduler.rest_ms[group] = max(cost_ms, 0.0) / tuples
     elif scheduler.rest_ms[group] == 0.0:
         scheduler.rest_ms[group] = scheduler.overall[MEAN]
-    if options.speeds and scheduler.rest_ms.size == 1:
-        for i in range(scheduler.reported.size):
-            scheduler.lanes[i, SPEED] = _slowness(scheduler, i, seen, options)
+    return seen
 
 
 @inlined
@@ -263,7 +264,7 @@ def _slowness(scheduler: Scheduler, i: int, seen: F64, options: FinishOptions) -
             expected_ms[part], actual_ms[part] = own * mean_ms, own_ms
             compared += 1
     expected_sum, actual_sum = expected_ms.sum(), actual_ms.sum()
-    if compared < 2 or actual_sum <= 0.0:  # noqa: PLR2004 - one key has nothing to be held against
+    if compared < 2 or actual_sum <= 0.0:
         return 1.0
     slowness = actual_sum / expected_sum
     variance = 0.0

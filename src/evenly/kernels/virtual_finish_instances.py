@@ -102,7 +102,7 @@ def allowed_error(options: FinishOptions) -> float:
 
 
 @compiled
-def execute(  # noqa: C901, PLR0912 - one loop, because a call that takes arrays costs more than what it does here
+def execute(  # noqa: C901, PLR0912, PLR0915 - one loop, because a call that takes arrays costs more than what it does here
     instances: Instances,
     i: int,
     keys: U64,
