@@ -72,7 +72,7 @@ class VirtualFinish:
       busy: to spare one tuple a long way is no gain if many then wait longer. Nor is it one to wait at a near instance
       that is thought to be free and is not, so waiting is what must be expected if finish times are off by two mean
       execution times. Measured with one instance far and with all at other distances, from 10 to 400 ms and from 80 to
-      200 % of the capacity needed, it was never worse to give it;
+      150 % of the capacity needed, it was never worse to give it;
     - costs are kept for the most frequent keys, and as a mean for the rest, in as much memory as the paper's matrices
       (`estimator="table"`), or in those (`"matrices"`).
 
