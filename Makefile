@@ -73,6 +73,7 @@ bench-dataflow: $(READY) ## Measure a dataflow of operators that do nothing, bes
 
 bench-shuffle: $(READY) ## Measure shuffle grouping on 100 streams, beside its bars and an independent reproduction
 	$(BIN)/python benchmarks/shuffle.py
+	$(BIN)/python benchmarks/shuffle_limits.py
 
 bench-cost: $(READY) ## Measure rows of unequal cost on Spark: whole jobs (4 hours; JOBS="--costs tweets --sizes 2000"; goes on), overhead, memory
 	$(BIN)/python benchmarks/cost_stage.py --out cost-jobs.jsonl $(JOBS)

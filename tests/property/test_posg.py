@@ -228,7 +228,7 @@ def test_the_table_of_heavy_keys_is_exact_for_keys_it_never_let_go(seed, distinc
     """The cost of a key in the table is a mean of its own costs, and totals are of all tuples."""
     rng = np.random.default_rng(seed)
     cost_of = rng.integers(1, 50, distinct).astype(float)
-    scheduler = VirtualFinish(1, window=10_000, first_report=500)
+    scheduler = VirtualFinish(2, window=10_000, first_report=500)
     instance = scheduler.instance(0)
     keys = rng.integers(0, distinct, 500)
     said = [instance.execute([key], cost_of[key], 0.0, np.array([np.nan, 0.0, 0.0])) for key in keys]

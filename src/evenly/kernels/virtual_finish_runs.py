@@ -25,33 +25,37 @@ from evenly.kernels.queueing import (
 )
 from evenly.kernels.types import F64, I32, I64, U64
 from evenly.kernels.virtual_finish import (
+    BUSY,
     CORRECTIONS,
     FINISH,
+    FIRST,
+    HEARD,
+    LAST,
     LATELY,
     LATENCY,
+    MEAN,
     SENT,
     SPEED,
+    UNSURE,
     correct,
     new_schedulers,
     one_of,
     take_report,
 )
 from evenly.kernels.virtual_finish_instances import (
-    ACTUAL,
     APPLIED,
-    BASE,
     CORRECTION,
     COST,
     COUNT,
     END,
     ENDED,
     EXECUTED,
+    KNOWN,
+    MAY_SAY,
     NEXT_REPORT,
-    PREDICTED,
     REPORT,
     SEEN,
     SEQUENCE,
-    SPREAD,
     TOTAL,
     TUPLES,
     FinishOptions,
@@ -82,12 +86,12 @@ def run(  # noqa: C901, PLR0912, PLR0915 - see above
     """
     entries, rows, columns = shape
     tuples, k = work.arrivals_ms.size, latency_ms.size
-    instances = new_instances(k, entries, rows, columns, options.first_report, options.schedulers)
+    instances = new_instances(k, entries, rows, columns, options)
     every = new_schedulers(options.schedulers, entries, rows, columns, latency_ms, options)
-    table_keys, table, own_pairs, sums, corrected = instances
+    table_keys, table, own_pairs, sums, corrected, told = instances
     arrivals_ms = work.arrivals_ms
     here = 0
-    _, _, index_keys, estimates, pairs, rest_ms, lanes, turn, busy = one_of(every, here)
+    _, _, index_keys, estimates, pairs, rest_ms, lanes, turn, overall = one_of(every, here)
     mask = np.uint64(index_keys.shape[1] - 1)
     queues = new_queues(tuples, k)
     due_ms, ends_ms = queues.due_ms, queues.ends_ms
@@ -131,22 +135,29 @@ def run(  # noqa: C901, PLR0912, PLR0915 - see above
             sums[i, TUPLES] += 1.0
             sums[i, TOTAL] += cost_ms
             sums[i, ENDED] = ends_ms[done]
+            may_say = min(sums[i, MAY_SAY] + options.each_tuple, options.at_once)
+            sums[i, MAY_SAY] = may_say
+            if may_say < 1.0:
+                continue
             error_ms = 0.0
             if not np.isnan(tickets[done, END]):
-                sums[i, ACTUAL] += cost_ms
-                sums[i, PREDICTED] += tickets[done, BASE]
-                sums[i, SPREAD] += (cost_ms - tickets[done, BASE]) ** 2
-                error_ms = ends_ms[done] - (tickets[done, END] + corrected[i, sources[done]] - tickets[done, APPLIED])
+                error_ms = ends_ms[done] - tickets[done, END]
+                if tickets[done, KNOWN] < told[i, sources[done]]:
+                    error_ms += tickets[done, APPLIED] - corrected[i, sources[done]]
             report = sums[i, EXECUTED] >= sums[i, NEXT_REPORT]
-            if not report and not abs(error_ms) * sums[i, TUPLES] > allowed * sums[i, TOTAL]:
+            off = (error_ms * sums[i, TUPLES]) ** 2 * may_say > (allowed * sums[i, TOTAL]) ** 2 * options.at_once
+            if not report and not off:
                 continue
-            if options.theta < np.inf:
-                corrected[i, sources[done]] += error_ms
+            sums[i, MAY_SAY] -= 1.0
+            if options.theta < np.inf and not np.isnan(tickets[done, END]):
+                corrected[i, sources[done]] = tickets[done, APPLIED] + (ends_ms[done] - tickets[done, END])
             sums[i, SEQUENCE] += 1.0
+            told[i, sources[done]] = sums[i, SEQUENCE]
             if not report:
                 said[CORRECTION] += 1
                 correct(one_of(every, sources[done]), i, sums[i, SEQUENCE], corrected[i, sources[done]])
                 continue
+            told[i] = sums[i, SEQUENCE]
             sums[i, NEXT_REPORT] += min(sums[i, NEXT_REPORT], options.window)
             for at_scheduler in range(options.schedulers):
                 said[REPORT] += 1
@@ -156,12 +167,15 @@ def run(  # noqa: C901, PLR0912, PLR0915 - see above
         period = period_of(work, period, j)
         if sources[j] != here:
             here = sources[j]
-            _, _, index_keys, estimates, pairs, rest_ms, lanes, turn, busy = one_of(every, here)
+            _, _, index_keys, estimates, pairs, rest_ms, lanes, turn, overall = one_of(every, here)
         # To the letter what `send_all` does: a call that takes arrays would cost more than what it does for one tuple.
         best, base_ms, start_ms = 0, 0.0, np.nan
         if turn[0] >= 0:
             best = int(turn[0])
             turn[0] = (best + 1) % k
+            lanes[best, LAST] = now_ms
+            if lanes[best, SENT] == 0.0:
+                lanes[best, FIRST] = now_ms
         else:
             for step in range(2):
                 if options.pooled == (step == 0):
@@ -178,21 +192,25 @@ def run(  # noqa: C901, PLR0912, PLR0915 - see above
                         base_ms = expected(pairs, group, places, j, rest_ms[group])
                 if step == 0:
                     soonest, earliest, working = np.inf, np.inf, 0.0
+                    weight, unsure_ms = (1.0 - overall[BUSY]) ** 2, UNSURE * overall[MEAN]
                     for i in range(k):
                         finish = lanes[i, FINISH]
                         start = max(finish, now_ms + lanes[i, LATENCY]) if options.floored else finish
                         end = start + base_ms * lanes[i, SPEED]
                         if options.far:
-                            working += 1.0 if finish > now_ms + lanes[i, LATENCY] else 0.0
-                            end -= busy[0] * lanes[i, LATENCY]
+                            waiting = finish - (now_ms + lanes[i, LATENCY])
+                            working += 1.0 if waiting > 0.0 else 0.0
+                            end += (weight - 1.0) * lanes[i, LATENCY]
+                            if options.floored and abs(waiting) < unsure_ms:
+                                end += (waiting + unsure_ms) ** 2 / (4.0 * unsure_ms) - max(waiting, 0.0)
                         if end < soonest or (end == soonest and finish < earliest):
                             best, soonest, earliest, start_ms = i, end, finish, start
-                    busy[0] += (working / k - busy[0]) * LATELY if options.far else 0.0
+                    overall[BUSY] += (working / k - overall[BUSY]) * LATELY if options.far else 0.0
             lanes[best, FINISH] = start_ms + base_ms * lanes[best, SPEED] * options.schedulers
         lanes[best, SENT] += 1.0
         tickets[j, END] = start_ms + base_ms * lanes[best, SPEED]
         tickets[j, APPLIED] = lanes[best, CORRECTIONS]
-        tickets[j, BASE] = base_ms
+        tickets[j, KNOWN] = lanes[best, HEARD]
         chosen[j] = best
         send(work, queues, period, j, best)
     return chosen, ends_ms, said

@@ -122,7 +122,7 @@ def table_latency(bench: Bench) -> PaperFigure:
         measured=f"S_L from {min(better):.2f} to {max(better):.2f} times that without it",
         holds=max(better) >= 1.0 + 0.05,
         why="mean completion time must fall by 5 % somewhere: it does where the way is many mean execution times long; a short "
-        "way is better left out of the model, because estimates are not as exact",
+        "way changes little, because estimates are not as exact",
     )
     title = "One of five instances is far away: our default with and without its latency in the load model"
     return PaperFigure("table-latency", title, points=points, verdicts=[verdict.row()], table=table)
