@@ -14,6 +14,7 @@ from evenly.errors import InvalidParameter
 REPRODUCED = "reproduced"
 NOT_REPRODUCED = "not reproduced"
 UNDECIDED = "undecided"
+NOT_RERUN = "not rerun"
 
 
 class Basis(StrEnum):
@@ -117,6 +118,11 @@ def sentence(
 ) -> Verdict:
     """Reproduced if what the sentence says holds by the test that `why` spells out."""
     return Verdict(series, x, published, measured, _verdict(holds), why, basis)
+
+
+def not_rerun(series: str, *, published: float | str, why: str, x: float | str | None = None) -> Verdict:
+    """What a paper states and nothing here can measure; `why` says what is missing."""
+    return Verdict(series, x, published, "", NOT_RERUN, why)
 
 
 def _verdict(holds: bool) -> str:  # noqa: FBT001 - what is judged
