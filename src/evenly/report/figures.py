@@ -63,7 +63,10 @@ class Curve:
 
 @dataclass(frozen=True)
 class Curves:
-    """A panel of lines over one axis. `levels` are published values without a place on the x axis: lines across, by label."""
+    """A panel of lines over one axis.
+
+    `levels` are published values without a place on the x axis: lines across, by label. `x_names` are what 1, 2, … stand for.
+    """
 
     title: str
     x_label: str
@@ -72,6 +75,7 @@ class Curves:
     log_x: bool = False
     log_y: bool = False
     levels: Mapping[str, float] = field(default_factory=dict)
+    x_names: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -216,7 +220,9 @@ def _draw_curves(place: Any, panel: Curves, colours: Mapping[str, str]) -> None:
         )
     for number, (label, level) in enumerate(panel.levels.items()):
         place.axhline(level, label=label, color=INK, linewidth=1.3, linestyle=_LEVELS[number % len(_LEVELS)], zorder=1.5)
-    if panel.log_x:
+    if panel.x_names:
+        place.set_xticks(range(1, len(panel.x_names) + 1), panel.x_names, rotation=25, ha="right")
+    elif panel.log_x:
         place.set_xscale("log")
         measured = sorted({float(x) for curve in panel.curves for x in curve.x})
         if len(measured) <= _MOST_TICKS:

@@ -123,7 +123,7 @@ def figure_10(bench: Bench) -> PaperFigure:
     verdicts.insert(1, _reduction(found, "10", "at best, 1,170 sentences/s", (BY_RATE[0],), 92.2))
     verdicts += [*_sentences(found), *_intervals()]
     rates = [float(rate) for rate in RATES]
-    places = [float(figure) for figure in by_figure]
+    places = list(range(1, len(by_figure) + 1))
     lower = [_mean_pct(found, settings) for _, _, settings in by_figure.values()]
     panels = [
         Curves(
@@ -140,6 +140,7 @@ def figure_10(bench: Bench) -> PaperFigure:
                 Curve("lbf", places, lower),
                 Curve("lbf", places, [published for published, _, _ in by_figure.values()], published=True),
             ],
+            x_names=list(by_figure),
         ),
     ]
     points = [
