@@ -58,14 +58,15 @@ class Curve:
     @property
     def label(self) -> str:
         """What the legend says."""
-        return f"{self.name}, {'published' if self.published else 'worst'}" if self.published or self.worst else self.name
+        return self.name + ", worst" * self.worst + ", published" * self.published
 
 
 @dataclass(frozen=True)
 class Curves:
     """A panel of lines over one axis.
 
-    `levels` are published values without a place on the x axis: lines across, by label. `x_names` are what 1, 2, … stand for.
+    `levels` are published values without a place on the x axis, lines across by label; `marks` are places without a value, lines
+    upwards. `x_names` are what 1, 2, … stand for.
     """
 
     title: str
@@ -75,6 +76,7 @@ class Curves:
     log_x: bool = False
     log_y: bool = False
     levels: Mapping[str, float] = field(default_factory=dict)
+    marks: Mapping[str, float] = field(default_factory=dict)
     x_names: Sequence[str] = ()
 
 
@@ -201,7 +203,7 @@ def _draw_curves(place: Any, panel: Curves, colours: Mapping[str, str]) -> None:
         if curve.published:
             place.plot(
                 curve.x, curve.y, label=curve.label, linestyle="", marker=marker, zorder=4,
-                markersize=9, markerfacecolor="none", markeredgecolor=colour, markeredgewidth=1.8,
+                markersize=6.0 if curve.worst else 9.0, markerfacecolor="none", markeredgecolor=colour, markeredgewidth=1.6,
             )  # fmt: skip
             continue
         covering, covered_by = above[id(curve)], beneath[id(curve)]
@@ -212,14 +214,16 @@ def _draw_curves(place: Any, panel: Curves, colours: Mapping[str, str]) -> None:
             label=curve.label,
             color=colour,
             linestyle=_DASHES[min(covering, len(_DASHES) - 1)] if not curve.worst else (0, (3, 2)),
-            linewidth=1.4 + 2.2 * min(covered_by, 3) if curve.name != _YARDSTICK else 3.4,
-            alpha=0.35 if pale else 1.0,
+            linewidth=1.4 + 1.5 * min(covered_by, 3) if curve.name != _YARDSTICK else 3.4,
+            alpha=0.45 if pale else 1.0,
             marker=marker,
-            markersize=3.6 + 2.2 * min(covered_by, 3),
+            markersize=3.6 + 1.5 * min(covered_by, 3),
             markerfacecolor="white" if curve.worst else colour,
         )
     for number, (label, level) in enumerate(panel.levels.items()):
         place.axhline(level, label=label, color=INK, linewidth=1.3, linestyle=_LEVELS[number % len(_LEVELS)], zorder=1.5)
+    for number, (label, at) in enumerate(panel.marks.items()):
+        place.axvline(at, label=label, color=INK, linewidth=1.3, linestyle=_LEVELS[number % len(_LEVELS)], zorder=1.5)
     if panel.x_names:
         place.set_xticks(range(1, len(panel.x_names) + 1), panel.x_names, rotation=25, ha="right")
     elif panel.log_x:

@@ -9,7 +9,6 @@ import numpy as np
 
 from evenly.lab.papers.model_driven.bench import MICRO, ON_FIXED, PAPER_PAIRS, SHUFFLE, SIMULATED, Bench, Pair, r_squared
 from evenly.lab.papers.verdicts import Basis, Verdict, not_rerun, sentence
-from evenly.planning.plan import planned
 from evenly.planning.prediction import usage_at
 from evenly.planning.rehearsal import rehearse
 from evenly.report.figures import Curve, Curves, PaperFigure
@@ -65,8 +64,7 @@ def figure_usage(bench: Bench) -> PaperFigure:
 def _use(bench: Bench, name: str, pair: Pair) -> MachineUse:
     one = bench.on_fixed(name, pair)
     rate = bench.observed(name, pair, SHUFFLE)
-    shares = planned(one.placement, bench.models, SHUFFLE).prediction.shares
-    _, told = usage_at(one.placement, shares, rate)
+    _, told = usage_at(one.placement, one.prediction.shares, rate)
     run = rehearse(one.placement, bench.models, rate, assumptions=SHUFFLE, options=bench.options)
     cluster = one.placement.cluster
     seen: dict[str, list[float]] = {part: [] for part in PARTS}
