@@ -65,7 +65,7 @@ class Curve:
 class Curves:
     """A panel of lines over one axis.
 
-    `levels` are published values without a place on the x axis, lines across by label; `marks` are places without a value, lines
+    `levels` are published values without a place on the x axis, lines across by label; `marks` are places alone, lines
     upwards. `x_names` are what 1, 2, … stand for.
     """
 
