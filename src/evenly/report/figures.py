@@ -38,6 +38,8 @@ _YARDSTICK = "o-apx"
 _MOST_TICKS = 8
 _SAME_PART = 0.012
 """Lines nearer than this part of the axis hide each other."""
+_BESIDE = 0.14
+"""Between series over one name of the x axis."""
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "h")
 _DASHES: tuple[Any, ...] = ("-", (0, (4, 2)), (0, (1.5, 2)), (0, (5, 2, 1, 2)))
 _LEVELS: tuple[Any, ...] = ((0, (1, 1.5)), (0, (5, 3)))
@@ -200,16 +202,22 @@ def _draw_curves(place: Any, panel: Curves, colours: Mapping[str, str]) -> None:
     beneath, above = _covered([curve for curve in panel.curves if not curve.published], log_y=panel.log_y)
     for curve in panel.curves:
         colour, marker = colours[curve.name], _MARKERS[names.index(curve.name) % len(_MARKERS)]
+        # Things without an order have no line between them, and series stand side by side.
+        beside = _BESIDE * (names.index(curve.name) - (len(names) - 1) / 2.0) if panel.x_names else 0.0
+        x = [at + beside for at in curve.x]
         if curve.published:
             place.plot(
-                curve.x, curve.y, label=curve.label, linestyle="", marker=marker, zorder=4,
+                x, curve.y, label=curve.label, linestyle="", marker=marker, zorder=4,
                 markersize=6.0 if curve.worst else 9.0, markerfacecolor="none", markeredgecolor=colour, markeredgewidth=1.6,
             )  # fmt: skip
             continue
         covering, covered_by = above[id(curve)], beneath[id(curve)]
         pale = covered_by > 0 or curve.name == _YARDSTICK
+        if panel.x_names:
+            place.plot(x, curve.y, label=curve.label, linestyle="", color=colour, marker=marker, markersize=5.5)
+            continue
         place.plot(
-            curve.x,
+            x,
             curve.y,
             label=curve.label,
             color=colour,
@@ -220,6 +228,11 @@ def _draw_curves(place: Any, panel: Curves, colours: Mapping[str, str]) -> None:
             markersize=3.6 + 1.5 * min(covered_by, 3),
             markerfacecolor="white" if curve.worst else colour,
         )
+    _draw_axes(place, panel)
+
+
+def _draw_axes(place: Any, panel: Curves) -> None:
+    """What stands beside the curves: published levels and places, ticks, labels and the legend."""
     for number, (label, level) in enumerate(panel.levels.items()):
         place.axhline(level, label=label, color=INK, linewidth=1.3, linestyle=_LEVELS[number % len(_LEVELS)], zorder=1.5)
     for number, (label, at) in enumerate(panel.marks.items()):

@@ -206,8 +206,8 @@ def _observed(found: Found) -> list[Verdict]:
             published="MBA+DSM carries much less of linear than planned, and less than predicted",
             measured=f"{dsm.planned:.0f} planned, {dsm.predicted:.0f} predicted, {dsm.observed:.0f} observed",
             holds=dsm.observed < dsm.predicted and dsm.observed < 0.9 * dsm.planned,
-            why="a tenth below the plan or more; the paper's way takes the nearest point of a model, and the simulator what lies "
-            f"between points; {SIMULATED}",
+            why="a tenth below the plan or more; the paper's way takes the nearest point of a model, and the simulator what "
+            f"lies between points; {SIMULATED}",
         ),
         sentence(
             "mba+dsm",
