@@ -35,3 +35,15 @@ def test_the_picture_shows_both_groupings_in_their_colours(tmp_path, page):
     pixels = (image.imread(shot)[:, :, :3] * 255).round().astype(int)
     for colour in ((0xC2, 0x57, 0x1A), (0x1B, 0x7F, 0x6B)):
         assert (np.abs(pixels - colour).sum(axis=2) < 12).sum() > 2_000
+
+
+@pytest.mark.parametrize(("scheme", "ground", "ink"), [("light", 255, 0x22), ("dark", 0x14, 0xDF)])
+def test_the_page_follows_the_systems_colours_and_pictures_stay_on_paper(tmp_path, page, scheme, ground, ink):
+    shot = tmp_path / "page.png"
+    chosen = {"dark": 0, "light": 1}[scheme]
+    chromium(tmp_path, page, f"--blink-settings=preferredColorScheme={chosen}", f"--screenshot={shot}")
+    pixels = (image.imread(shot)[:, :, :3] * 255).round().astype(int)
+    assert abs(pixels[5, 5, 0] - ground) <= 2
+    heading = pixels[30:110, 20:600, 0]
+    assert abs(heading - ink).min() <= 6
+    assert (pixels[:, :, :].min(axis=2) == 255).sum() > 50_000

@@ -56,6 +56,8 @@ def pages(tmp_path, monkeypatch):
     assert command.run(monkeypatch, "paper", "hone", "--figure", "6", "--runs", "2", "--out", tmp_path / "hone") == 0
     (page,) = (tmp_path / "hone").glob("*.html")
     made_pages["paper hone"] = page.read_text()
+    assert command.run(monkeypatch, "paper", "model-driven", "--figure", "slots-micro", "--out", tmp_path / "planned") == 0
+    made_pages["paper model-driven"] = (tmp_path / "planned" / "model-driven.html").read_text()
     run = PlacedRun("hash", np.array([100, 100, 100, 300]), np.array([1.0, 1.1, 0.9, 3.0]), 3.1, 4.0)
     compared = Comparison(run, run, learning_s=0.3, least_imbalance_pct=0.0, same_results=True)
     made_pages["demo"] = comparison_page(compared, rows=600, wait_us=5.0)

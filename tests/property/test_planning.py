@@ -92,10 +92,10 @@ def test_sam_takes_no_slot_that_it_does_not_need(case, rate):
             SAM.place(made.allocation, AZURE_D.acquire(made.slots - 1))
 
 
-@given(cases(), RATES, st.sampled_from(["lsa", "mba"]))
-def test_rsm_promises_no_slots_memory_and_no_machines_cpu_twice(case, rate, allocation):
+@given(cases(), RATES, st.sampled_from(["lsa", "mba"]), st.sampled_from(["rsm", "rsm-alone"]))
+def test_rsm_promises_no_slots_memory_and_no_machines_cpu_twice(case, rate, allocation, mapping):
     flow, models = case
-    made = plan(flow, models, rate, allocation=allocation, mapping="rsm").placement
+    made = plan(flow, models, rate, allocation=allocation, mapping=mapping).placement
     used = [0.0] * len(made.cluster.machines)
     for slot, held in made.by_slot.items():
         assert sum(one.mem_pct for one in held) <= 100.0 + 1e-6

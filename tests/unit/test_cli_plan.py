@@ -8,9 +8,6 @@ import pytest
 
 import command
 from evenly.dataflow.files import shipped_dataflow
-from evenly.errors import InvalidParameter
-from evenly.lab.papers.model_driven import paper as model_driven
-from evenly.lab.papers.model_driven.bench import Bench, r_squared
 from evenly.planning import plan, shipped_models
 from evenly.report.plan_page import machines_svg
 
@@ -149,61 +146,3 @@ def test_a_name_cannot_break_the_drawing():
     made = plan(shipped_dataflow("linear"), shipped_models(), 20.0)
     assert machines_svg(made).count("<rect") >= made.placement.slots
     assert "<title>" in machines_svg(made)
-
-
-def test_the_paper_is_rerun_with_verdicts(monkeypatch, capsys, tmp_path):
-    names = "models,slots-micro,slots-applications"
-    code, out, _ = run(monkeypatch, capsys, "paper", "model-driven", "--figure", names, "--json", "--out", str(tmp_path))
-    assert code == 0
-    rows = json.loads(out)["results"]
-    assert {row["figure"] for row in rows} == set(names.split(","))
-    verdicts = {(row["series"], row["x"]): row for row in rows if row["verdict"] and row["x"] is not None}
-    for series, slots in (("lsa", (7, 13, 25)), ("lsa+rsm", (7, 13, 28)), ("mba", (4, 7, 15))):
-        for rate, published in zip((50, 100, 200), slots, strict=True):
-            found = verdicts[series, f"linear at {rate}"]
-            assert (found["published"], found["measured"], found["verdict"]) == (published, published, "reproduced")
-    assert verdicts["lsa+rsm", "most slots at 100"]["measured"] == 65
-    assert verdicts["lsa", "threads of table in diamond at 50"]["verdict"] == "not reproduced"
-    assert {path.name for path in tmp_path.iterdir()} >= {"model-driven.html", "model-driven-figure-slots-micro.png"}
-
-
-def test_rates_usage_and_completion_times_are_predicted_and_observed():
-    bench = Bench(seconds=40.0)
-    rates, usage, latency = (model_driven.PAPER.figures[name].make(bench) for name in ("rates", "usage", "latency"))
-    linear = {row["series"]: row for row in rates.points if row["dataflow"] == "linear"}
-    assert linear["mba+dsm"]["planned_rate"] == 280.0
-    assert linear["mba+dsm"]["published_way_rate"] == pytest.approx(200.0)
-    for row in rates.points:
-        assert row["observed_rate"] == pytest.approx(row["predicted_rate"], rel=0.12)
-    for row in usage.points:
-        assert row["observed_cpu_pct"] == pytest.approx(row["predicted_cpu_pct"], abs=10.0)
-    assert len(usage.points) == 15 * 5
-    assert all(row["completion_ms_p99"] >= row["completion_ms_mean"] > 0.0 for row in latency.points)
-
-
-def test_predictions_are_held_against_rehearsals(monkeypatch):
-    monkeypatch.setattr("evenly.lab.papers.model_driven.rates.CASES", (("linear", 50), ("star", 100)))
-    told = []
-    found = model_driven.PAPER.figures["rehearsed"].make(Bench(seconds=60.0, progress=told.append))
-    assert len(told) == 20
-    assert [row["verdict"] for row in found.verdicts[:2]] == ["reproduced"] * 2
-    assert {row["routing"] for row in found.points} == {"shuffle", "slot-aware"}
-
-
-def test_a_large_dataflow_is_timed():
-    (point,) = model_driven.PAPER.figures["scale"].make(Bench()).points
-    assert point["slots"] >= 10_000
-    assert point["seconds"] > 0.0
-
-
-def test_figures_are_chosen_by_name_and_cost_is_known():
-    assert model_driven.PAPER.chosen([]) == list(model_driven.PAPER.figures)
-    assert model_driven.PAPER.work(["models"], Bench()) == 0
-    assert model_driven.PAPER.work(["rates", "usage"], Bench()) == 15
-    with pytest.raises(InvalidParameter, match="no figure '3' to rerun"):
-        model_driven.PAPER.chosen(["3"])
-
-
-def test_r_squared_is_one_only_where_predictions_are_right():
-    assert r_squared([1.0, 2.0, 3.0], [1.0, 2.0, 3.0]) == 1.0
-    assert r_squared([2.0, 2.0, 2.0], [1.0, 2.0, 3.0]) == 0.0

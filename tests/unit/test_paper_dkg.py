@@ -15,7 +15,6 @@ from evenly.errors import InvalidParameter
 from evenly.lab.papers.dkg import paper as dkg
 from evenly.lab.papers.dkg.bench import Bench
 from evenly.lab.papers.dkg.related import pitch_cells
-from evenly.lab.papers.verdicts import number, sentence
 from evenly.report.figures import PaperFigure, draw_png
 from evenly.report.paper_page import paper_page
 
@@ -244,15 +243,6 @@ def test_figures_are_chosen_in_the_order_of_the_paper_and_unknown_ones_refused()
 def test_figures_that_share_a_sample_share_its_runs():
     assert dkg.PAPER.work(["table-1", "2", "3", "4"], Bench(100)) == 100
     assert dkg.PAPER.work(["2", "6"], Bench(100)) == 400
-
-
-def test_a_number_is_reproduced_within_its_tolerance_or_two_standard_errors():
-    assert number("s", None, published=100.0, measured=101.0, within_pct=1.0).verdict == "reproduced"
-    assert number("s", None, published=100.0, measured=101.1, within_pct=1.0).verdict == "not reproduced"
-    unsure = number("s", None, published=100.0, measured=101.1, within_pct=1.0, standard_error=0.6)
-    assert unsure.verdict == "reproduced"
-    assert "two standard errors" in unsure.why
-    assert sentence("s", published="p", measured="m", holds=False, why="w").row()["verdict"] == "not reproduced"
 
 
 def test_the_page_holds_everything_and_loads_nothing(figure):

@@ -11,8 +11,8 @@ import pytest
 from command import run
 from evenly.errors import InvalidParameter
 from evenly.lab.papers.hone import paper as hone
-from evenly.lab.papers.hone.bench import RULES, Bench, Link
-from evenly.lab.papers.hone.figures import factors
+from evenly.lab.papers.hone.bench import RULES, Bench, Link, RuleMeasures
+from evenly.lab.papers.hone.fairness import factors
 from evenly.report.paper_page import paper_page
 
 RUNS = 20
@@ -69,7 +69,7 @@ def test_figure_6_has_the_reproduced_backlogs(bench, figure):
 
 def test_figure_6_says_what_became_of_every_stated_value(figure):
     six = figure("6")
-    best = stated(six, "6a", "at best")
+    best = stated(six, "6a: lbf", "at best, %")
     assert (best["published"], best["verdict"]) == (83.3, "reproduced")
     assert "against a round-robin that skips empty queues" in best["why"]
     shrinks = stated(six, "6a", published="gap shrinks")
@@ -83,7 +83,7 @@ def test_figure_7_depends_on_what_an_empty_link_counts_as(bench, figure):
     best = stated(seven, "7a", "at best")
     assert (best["published"], best["verdict"]) == (10.0, "not reproduced")
     assert best["measured"] == pytest.approx(2.1, abs=0.5)
-    assert "counted as 1 they give 10.0" in best["why"]
+    assert "if they were fair (1) it would be 10.0" in best["why"]
     at_20 = stated(seven, "7b", 20)
     assert (at_20["published"], at_20["verdict"]) == (1.9, "not reproduced")
     assert at_20["measured"] == pytest.approx(1.01, abs=0.01)
@@ -92,7 +92,7 @@ def test_figure_7_depends_on_what_an_empty_link_counts_as(bench, figure):
 
 def test_figure_8_gains_by_not_visiting_empty_queues_and_by_nothing_else(bench, figure):
     eight = figure("8")
-    best = stated(eight, "8a", "at best")
+    best = stated(eight, "8a: lbf", "at best, %")
     assert (best["published"], best["verdict"]) == (89.8, "reproduced")
     assert bench.reductions_pct([Link(10, 500)], "delay_ms", "lbf", "rrb")[0] == pytest.approx(85.2, abs=1.5)
     assert bench.reductions_pct([Link(10, 500)], "delay_ms", "lbf-a", "rrb")[0] == pytest.approx(94.8, abs=1.0)
@@ -104,6 +104,41 @@ def test_figure_8_gains_by_not_visiting_empty_queues_and_by_nothing_else(bench, 
     assert bench.reductions_pct([Link(20, 1_000)], "delay_ms", "lbf", "rrb")[0] < 0.9
     longest = {rule: bench.means([full], rule, "delay_ms_max")[0] for rule in RULES}
     assert min(longest, key=longest.get) in ("fcfs", "longest-waiting")
+
+
+def test_where_nothing_waits_under_either_rule_there_is_no_reduction_and_no_factor():
+    """0/0 once, in one way: left out of reductions and of Jain's index alike."""
+    bench, link = Bench(2), Link(2, 0)
+    waits, never = np.array([[[3.0, 1.0]], [[0.0, 0.0]]]), np.zeros((2, 1, 2))
+
+    def measures(backlogs):
+        largest = backlogs.max(axis=(1, 2))
+        return RuleMeasures(largest, largest, largest, largest, backlogs)
+
+    bench._done[link] = {"rrb": measures(2.0 * waits), "lbf": measures(waits), "fcfs": measures(never)}
+    assert bench.every_reduction_pct(link, "max_backlog", "lbf", "rrb") == pytest.approx([50.0, np.nan], nan_ok=True)
+    assert bench.reductions_pct([link], "max_backlog", "lbf", "rrb") == pytest.approx(50.0)
+    assert factors(bench, link).ravel() == pytest.approx([1.0, np.nan], nan_ok=True)
+    assert np.isnan(factors(bench, link, baseline="fcfs")).all()
+
+
+def test_the_gains_of_the_storm_cluster_are_stated_and_not_found_on_a_link(figure):
+    ten = figure("10")
+    stated = {row["published"]: row for row in ten.verdicts if isinstance(row["published"], float)}
+    assert stated.keys() == {78.7, 92.2, 94.2, 84.9, 79.4}
+    for row in stated.values():
+        assert row["verdict"] == "not reproduced"
+        assert -12.0 < row["measured"] <= 0.0
+    assert sum(row["verdict"] == "not rerun" and bool(row["why"]) for row in ten.verdicts) == 3
+    (drawn,) = [curve for panel in ten.panels for curve in panel.curves if curve.published]
+    assert list(drawn.y) == [78.7, 94.2, 84.9, 79.4]
+
+
+def test_the_theorems_are_held_against_every_schedule(figure):
+    first, second = figure("bounds").verdicts
+    assert (first["verdict"], second["verdict"]) == ("not reproduced", "not reproduced")
+    assert "lbf-a) beyond that on 0" in first["measured"]
+    assert "lbf-a: beyond that on 0" in second["measured"]
 
 
 def test_the_extra_columns_compare_with_rules_that_the_paper_leaves_out(figure):
@@ -121,26 +156,26 @@ def test_every_row_has_the_common_fields_and_json_takes_it(figure):
         rows = figure(name).rows()
         assert all({"figure", "series", "x", "published", "verdict", "why"} <= row.keys() for row in rows)
         assert {row["figure"] for row in rows} == {name}
-        assert {row["verdict"] for row in rows} == {None, "reproduced", "not reproduced"} or name == "8"
+        assert {row["verdict"] for row in rows} <= {None, "reproduced", "not reproduced", "undecided", "not rerun"}
         assert json.loads(json.dumps(rows)) == rows
         assert not any(isinstance(value, float) and math.isnan(value) for row in rows for value in row.values())
         points = [row for row in rows if row["verdict"] is None]
-        assert all(
+        assert name in {"10", "bounds"} or all(
             {"emission", "rate", "queues", "max_backlog_mean", "delay_ms_mean", "jain_mean"} <= row.keys() for row in points
         )
 
 
 def test_figures_are_chosen_in_the_order_of_the_paper_and_unknown_ones_refused():
-    assert hone.PAPER.chosen([]) == ["6", "7", "8"]
+    assert hone.PAPER.chosen([]) == ["6", "7", "8", "10", "bounds"]
     assert hone.PAPER.chosen(["8", "6"]) == ["6", "8"]
-    with pytest.raises(InvalidParameter, match="there is no figure '11' to rerun: choose from 6, 7, 8"):
+    with pytest.raises(InvalidParameter, match="there is no figure '11' to rerun: choose from 6, 7, 8, 10, bounds"):
         hone.PAPER.chosen(["11"])
 
 
 def test_figures_share_the_runs_of_a_link_and_progress_hears_of_each():
     # 7 rates and 10 numbers of queues, of which one link is both; figure 7 has one more.
     bench = Bench(10)
-    assert [hone.PAPER.work(names, bench) for names in (["6"], ["6", "8"], ["7"])] == [160, 160, 170]
+    assert [hone.PAPER.work(names, bench) for names in (["6"], ["6", "8"], ["7"], ["10"])] == [160, 160, 170, 80]
     done = []
     bench = Bench(3, progress=done.append)
     first = bench.measure(Link(2, 100))
@@ -156,8 +191,8 @@ def test_the_same_seed_gives_the_same_runs():
 def test_the_page_has_figures_verdicts_and_extra_columns_and_loads_nothing(figure):
     about = hone.PAPER.about(RUNS, 0, 1.0)
     page = paper_page(about, [figure(name) for name in hone.PAPER.figures])
-    assert page.count("<svg") == 3
-    assert page.count('<table class="more">') == 2
+    assert page.count("<svg") == 4
+    assert page.count('<table class="more">') == 3
     assert "runs of 10,000 slots" in page
     assert "streams of 100,000" not in page
     for loads in ("<script", "<link", "<img", "@import", "url(http", 'src="http'):

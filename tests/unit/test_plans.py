@@ -129,6 +129,10 @@ def test_an_unknown_model_is_named():
         (("lsa", "rsm"), 50, 7, 7),
         (("lsa", "rsm"), 100, 13, 13),
         (("lsa", "rsm"), 200, 25, 28),
+        # As the paper's text has it a thread counts what it uses alone, and then more slots are needed than published.
+        (("lsa", "rsm-alone"), 50, 7, 8),
+        (("lsa", "rsm-alone"), 100, 13, 15),
+        (("lsa", "rsm-alone"), 200, 25, 29),
         (("mba", "sam"), 50, 4, 4),
         (("mba", "sam"), 100, 7, 7),
         (("mba", "sam"), 200, 15, 15),

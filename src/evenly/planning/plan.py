@@ -17,7 +17,7 @@ from evenly.planning.network import NearSAM
 from evenly.planning.prediction import Assumptions, Prediction, Usage, predict, usage_at
 
 ALLOCATIONS: Mapping[str, Allocator] = {"lsa": LSA(), "mba": MBA()}
-MAPPINGS: Mapping[str, SlotMapping] = {"dsm": DSM(), "rsm": RSM(), "sam": SAM(), "sam-near": NearSAM()}
+MAPPINGS: Mapping[str, SlotMapping] = {one.name: one for one in (DSM(), RSM(), RSM(alone=True), SAM(), NearSAM())}
 PAIRS = (("lsa", "dsm"), ("lsa", "rsm"), ("mba", "dsm"), ("mba", "rsm"), ("mba", "sam"))
 """The five pairs of the paper: SAM places bundles, and LSA makes none."""
 _FINEST = 1.0 / 256.0

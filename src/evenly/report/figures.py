@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,8 +11,10 @@ from typing import Any
 import numpy as np
 from matplotlib import rc_context
 from matplotlib.figure import Figure as Canvas
+from matplotlib.ticker import FuncFormatter
 
 from evenly.kernels.types import F64
+from evenly.report.numbers import plain
 from evenly.report.pictures import EVEN, INK, STYLE, UNEVEN
 
 COLOURS: Mapping[str, str] = {
@@ -33,22 +36,40 @@ COLOURS: Mapping[str, str] = {
 _YARDSTICK = "o-apx"
 """Drawn broad and pale, because good groupings lie on it."""
 _MOST_TICKS = 8
+_SAME_PART = 0.012
+"""Lines nearer than this part of the axis hide each other."""
+_BESIDE = 0.14
+"""Between series over one name of the x axis."""
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "h")
+_DASHES: tuple[Any, ...] = ("-", (0, (4, 2)), (0, (1.5, 2)), (0, (5, 2, 1, 2)))
+_LEVELS: tuple[Any, ...] = ((0, (1, 1.5)), (0, (5, 3)))
+_HATCHES = ("", "///", "...")
 _OTHERS = ("#5b7fa6", "#8a5a9e", "#d9a441", "#7c8f3f", "#b0566b", "#3f8f8a", "#c49bd3", "#8c6d4f")
 
 
 @dataclass(frozen=True)
 class Curve:
-    """One line of a panel. `worst` is drawn dashed, beside the mean of the same name."""
+    """One line of a panel. `worst` is drawn dashed, beside the mean of the same name; `published` as markers without a line."""
 
     name: str
     x: Sequence[float]
     y: Sequence[float]
     worst: bool = False
+    published: bool = False
+
+    @property
+    def label(self) -> str:
+        """What the legend says."""
+        return self.name + ", worst" * self.worst + ", published" * self.published
 
 
 @dataclass(frozen=True)
 class Curves:
-    """A panel of lines over one axis."""
+    """A panel of lines over one axis.
+
+    `levels` are published values without a place on the x axis, lines across by label; `marks` are places alone, lines
+    upwards. `x_names` are what 1, 2, … stand for.
+    """
 
     title: str
     x_label: str
@@ -56,16 +77,20 @@ class Curves:
     curves: Sequence[Curve]
     log_x: bool = False
     log_y: bool = False
+    levels: Mapping[str, float] = field(default_factory=dict)
+    marks: Mapping[str, float] = field(default_factory=dict)
+    x_names: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
 class Bars:
-    """A panel that says how often each value (rounded to `width`) was measured."""
+    """A panel that says how often each value (rounded to `width`) was measured. `levels`: published ones, by label."""
 
     title: str
     x_label: str
     width: float
     values: Mapping[str, F64]
+    levels: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,8 +127,16 @@ class PaperFigure:
 
     @property
     def label(self) -> str:
-        """How people call it: Figure 2, Table 1."""
-        return self.figure.replace("table-", "Table ") if self.figure.startswith("table-") else f"Figure {self.figure}"
+        """How people call it: Figure 2, Table 1. One that has no number in the paper is called by its title."""
+        name = self.figure.removeprefix("table-")
+        if not name[:1].isdigit():
+            return self.title
+        return f"Table {name}" if self.figure.startswith("table-") else f"Figure {name}"
+
+    @property
+    def heading(self) -> str:
+        """Its label and its title."""
+        return self.title if self.label == self.title else f"{self.label}. {self.title}"
 
     def rows(self) -> list[dict[str, object]]:
         """Points, then verdicts, as flat objects; a figure that was skipped is one object that says why."""
@@ -165,39 +198,107 @@ def _colours(names: Sequence[str]) -> dict[str, str]:
 
 
 def _draw_curves(place: Any, panel: Curves, colours: Mapping[str, str]) -> None:
+    names = list(dict.fromkeys(curve.name for curve in panel.curves))
+    beneath, above = _covered([curve for curve in panel.curves if not curve.published], log_y=panel.log_y)
     for curve in panel.curves:
+        colour, marker = colours[curve.name], _MARKERS[names.index(curve.name) % len(_MARKERS)]
+        # Things without an order have no line between them, and series stand side by side.
+        beside = _BESIDE * (names.index(curve.name) - (len(names) - 1) / 2.0) if panel.x_names else 0.0
+        x = [at + beside for at in curve.x]
+        if curve.published:
+            place.plot(
+                x, curve.y, label=curve.label, linestyle="", marker=marker, zorder=4,
+                markersize=6.0 if curve.worst else 9.0, markerfacecolor="none", markeredgecolor=colour, markeredgewidth=1.6,
+            )  # fmt: skip
+            continue
+        covering, covered_by = above[id(curve)], beneath[id(curve)]
+        pale = covered_by > 0 or curve.name == _YARDSTICK
+        if panel.x_names:
+            place.plot(x, curve.y, label=curve.label, linestyle="", color=colour, marker=marker, markersize=5.5)
+            continue
         place.plot(
-            curve.x,
+            x,
             curve.y,
-            label=f"{curve.name}, worst" if curve.worst else curve.name,
-            color=colours[curve.name],
-            linestyle=(0, (3, 2)) if curve.worst else "-",
-            linewidth=3.4 if curve.name == _YARDSTICK else 1.4,
-            alpha=0.35 if curve.name == _YARDSTICK else 1.0,
-            marker="o",
-            markersize=3.2,
-            markerfacecolor="white" if curve.worst else colours[curve.name],
+            label=curve.label,
+            color=colour,
+            linestyle=_DASHES[min(covering, len(_DASHES) - 1)] if not curve.worst else (0, (3, 2)),
+            linewidth=1.4 + 1.5 * min(covered_by, 3) if curve.name != _YARDSTICK else 3.4,
+            alpha=0.45 if pale else 1.0,
+            marker=marker,
+            markersize=3.6 + 1.5 * min(covered_by, 3),
+            markerfacecolor="white" if curve.worst else colour,
         )
-    if panel.log_x:
+    _draw_axes(place, panel)
+
+
+def _draw_axes(place: Any, panel: Curves) -> None:
+    """What stands beside the curves: published levels and places, ticks, labels and the legend."""
+    for number, (label, level) in enumerate(panel.levels.items()):
+        place.axhline(level, label=label, color=INK, linewidth=1.3, linestyle=_LEVELS[number % len(_LEVELS)], zorder=1.5)
+    for number, (label, at) in enumerate(panel.marks.items()):
+        place.axvline(at, label=label, color=INK, linewidth=1.3, linestyle=_LEVELS[number % len(_LEVELS)], zorder=1.5)
+    if panel.x_names:
+        place.set_xticks(range(1, len(panel.x_names) + 1), panel.x_names, rotation=25, ha="right")
+    elif panel.log_x:
         place.set_xscale("log")
         measured = sorted({float(x) for curve in panel.curves for x in curve.x})
         if len(measured) <= _MOST_TICKS:
-            place.set_xticks(measured, [f"{x:,g}" for x in measured])
+            place.set_xticks(measured, [plain(x) for x in measured])
             place.minorticks_off()
+        else:
+            place.xaxis.set_major_formatter(FuncFormatter(_tick))
+    else:
+        place.xaxis.set_major_formatter(FuncFormatter(_tick))
     if panel.log_y:
         place.set_yscale("log")
-    else:
+    elif all(y >= 0.0 for curve in panel.curves for y in curve.y):
         place.set_ylim(bottom=0.0)
+    place.yaxis.set_major_formatter(FuncFormatter(_tick))
     place.set_ylabel(panel.y_label)
     place.spines[["top", "right"]].set_visible(False)
     place.grid(visible=True, color="#e6eaee", linewidth=0.7)
     place.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))
 
 
+def _covered(curves: Sequence[Curve], *, log_y: bool) -> tuple[dict[int, int], dict[int, int]]:
+    """For each curve how many later ones lie on it, and on how many earlier ones it lies: at half its points or more.
+
+    Those beneath are drawn broad and pale and those above dashed, so that all of them are seen.
+    """
+    every = [_height(y, log_y=log_y) for curve in curves for y in curve.y]
+    lowest = min(every, default=0.0)
+    near = _SAME_PART * (max(every, default=0.0) - (lowest if log_y else min(lowest, 0.0)) or 1.0)
+    beneath, above = {id(curve): 0 for curve in curves}, {id(curve): 0 for curve in curves}
+    for place, later in enumerate(curves):
+        heights = dict(zip(later.x, later.y, strict=True))
+        for earlier in curves[:place]:
+            shared = [(y, heights[x]) for x, y in zip(earlier.x, earlier.y, strict=True) if x in heights]
+            same = [abs(_height(one, log_y=log_y) - _height(other, log_y=log_y)) <= near for one, other in shared]
+            if shared and 2 * sum(same) >= len(same):
+                beneath[id(earlier)] += 1
+                above[id(later)] += 1
+    return beneath, above
+
+
+def _height(y: float, *, log_y: bool) -> float:
+    return (math.log10(y) if y > 0.0 else 0.0) if log_y else float(y)
+
+
+def _tick(value: float, _: int) -> str:
+    return plain(value, 6)
+
+
 def _draw_bars(place: Any, panel: Bars, colours: Mapping[str, str]) -> None:
-    for name, values in panel.values.items():
+    for number, (name, values) in enumerate(panel.values.items()):
         rounded, times = np.unique(np.round(values / panel.width) * panel.width, return_counts=True)
-        place.bar(rounded, times, width=panel.width * 0.85, color=colours[name], alpha=0.85, label=name)
+        # Bars beneath are broad and those above narrow and hatched, so that one series does not hide another.
+        width = panel.width * 0.85 * (1.0 - 0.35 * min(number, 2))
+        place.bar(
+            rounded, times, width=width, color=colours[name], alpha=0.85, label=name, hatch=_HATCHES[number % len(_HATCHES)]
+        )
+    for number, (label, level) in enumerate(panel.levels.items()):
+        place.axvline(level, label=label, color=INK, linewidth=1.3, linestyle=_LEVELS[number % len(_LEVELS)])
+    place.xaxis.set_major_formatter(FuncFormatter(_tick))
     place.set_ylabel("runs")
     place.spines[["top", "right"]].set_visible(False)
     place.legend(frameon=False, fontsize=8)
@@ -205,7 +306,7 @@ def _draw_bars(place: Any, panel: Bars, colours: Mapping[str, str]) -> None:
 
 def _draw_heat_map(canvas: Canvas, place: Any, panel: HeatMap) -> None:
     shown = place.imshow(panel.values, cmap="YlGn_r", aspect="auto", origin="lower")
-    place.set_xticks(range(len(panel.x)), [f"{x:g}" for x in panel.x])
-    place.set_yticks(range(len(panel.y)), [f"{y:g}" for y in panel.y])
+    place.set_xticks(range(len(panel.x)), [plain(x) for x in panel.x])
+    place.set_yticks(range(len(panel.y)), [plain(y) for y in panel.y])
     place.set_ylabel(panel.y_label)
     canvas.colorbar(shown, ax=place)

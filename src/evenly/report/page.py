@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
+from evenly.report.numbers import plain
+
 
 def shown(value: object) -> str:
     """A value as people read it: numbers short, sentences as they are."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return "" if value is None else str(value)
-    return f"{value:.3g}" if abs(value) < 10.0 else f"{value:,.1f}".removesuffix(".0")
+    return plain(value) if abs(value) < 10.0 else f"{value:,.1f}".removesuffix(".0")
 
 
 _PAGES = Environment(

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
 
 from evenly.report.figures import PaperFigure, draw_svg
 from evenly.report.page import rendered
+
+_INDEPENDENT = "independent"
+BASES: Mapping[str, str] = {
+    _INDEPENDENT: "computed from the method alone",
+    "recovered": "numbers lost from the text of the paper and recovered",
+    "input": "settings of the paper that are put in",
+    "fit": "statements that something was fitted to",
+    "ours": "bars or algorithms of our own",
+}
+"""What a measured value can rest on, in words."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +38,7 @@ class Paper:
 def paper_page(paper: Paper, figures: Sequence[PaperFigure]) -> str:
     """One self-contained page: no script, nothing loaded from elsewhere."""
     verdicts = [verdict for figure in figures for verdict in figure.verdicts]
+    rested = Counter((str(verdict["basis"]), str(verdict["verdict"])) for verdict in verdicts)
     pictures = {
         figure.figure: Markup(draw_svg(figure.panels, columns=figure.columns))  # noqa: S704 - drawn here, from numbers alone
         for figure in figures
@@ -37,6 +49,22 @@ def paper_page(paper: Paper, figures: Sequence[PaperFigure]) -> str:
         paper=paper,
         figures=figures,
         pictures=pictures,
-        reproduced=sum(verdict["verdict"] == "reproduced" for verdict in verdicts),
-        stated=len(verdicts),
+        counts=_counts(rested),
+        beside=_beside(rested),
     )
+
+
+def _counts(rested: Mapping[tuple[str, str], int]) -> list[tuple[str, int]]:
+    """How many independent statements had each verdict, those that had any."""
+    words = ("reproduced", "not reproduced", "undecided", "not rerun")
+    return [(word, rested[_INDEPENDENT, word]) for word in words if rested[_INDEPENDENT, word]]
+
+
+def _beside(rested: Mapping[tuple[str, str], int]) -> list[tuple[str, int, int]]:
+    """What rests on something that was put in: how it is called, how many there are, and how many agree."""
+    found = []
+    for basis, said in BASES.items():
+        every = sum(count for (one, _), count in rested.items() if one == basis)
+        if every and basis != _INDEPENDENT:
+            found.append((said, every, rested[basis, "reproduced"]))
+    return found

@@ -31,7 +31,8 @@ class Bundle:
 class Need:
     """What one operator needs: `full` bundles that take a slot each, and the `rest` of the threads, if any.
 
-    `thread_cpu_pct` and `thread_mem_pct` are what a mapping that places single threads counts for one.
+    A mapping that places single threads counts for one `thread_cpu_pct` and `thread_mem_pct`, its part of what is allocated,
+    or `alone_cpu_pct` and `alone_mem_pct`, what one thread uses by itself on a slot.
     """
 
     operator: str
@@ -42,6 +43,8 @@ class Need:
     basis: Basis
     thread_cpu_pct: float
     thread_mem_pct: float
+    alone_cpu_pct: float
+    alone_mem_pct: float
     full: tuple[Bundle, ...] = ()
     rest: Bundle | None = None
 
@@ -131,5 +134,5 @@ def whole_and_rest(rate: float, peak: float) -> tuple[int, float]:
 def static_need(operator: str, model: PerformanceModel, rate: float) -> Need:
     """A source or sink: one thread and its reservation."""
     one = model.points[0]
-    rest = Bundle(1, rate, one.cpu_pct, one.mem_pct)
-    return Need(operator, rate, 1, one.cpu_pct, one.mem_pct, "static", one.cpu_pct, one.mem_pct, rest=rest)
+    use = (one.cpu_pct, one.mem_pct)
+    return Need(operator, rate, 1, *use, "static", *use, *use, rest=Bundle(1, rate, *use))

@@ -39,5 +39,7 @@ def _need(operator: str, model: PerformanceModel, rate: float) -> Need:
         one.origin,
         cpu_pct / threads,
         mem_pct / threads,
+        one.cpu_pct,
+        one.mem_pct,
         rest=Bundle(threads, rate, cpu_pct, mem_pct),
     )

@@ -32,10 +32,11 @@ def _need(operator: str, model: PerformanceModel, rate: float) -> Need:
     rest, basis = None, best.origin
     if left > 0.0 or whole == 0:
         point = model.fewest_for(left)
-        part = left / point.rate if point.threads == 1 else 1.0
-        rest = Bundle(point.threads, left, point.cpu_pct * part, point.mem_pct * part)
+        scale = left / point.rate if point.threads == 1 else 1.0
+        rest = Bundle(point.threads, left, point.cpu_pct * scale, point.mem_pct * scale)
         basis = point.origin if point.origin == "synthetic" else basis
     threads = whole * best.threads + (rest.threads if rest else 0)
     cpu_pct = 100.0 * whole + (rest.cpu_pct if rest else 0.0)
     mem_pct = 100.0 * whole + (rest.mem_pct if rest else 0.0)
-    return Need(operator, rate, threads, cpu_pct, mem_pct, basis, cpu_pct / threads, mem_pct / threads, full, rest)
+    part, one = (cpu_pct / threads, mem_pct / threads), model.points[0]
+    return Need(operator, rate, threads, cpu_pct, mem_pct, basis, *part, one.cpu_pct, one.mem_pct, full, rest)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
 from evenly.errors import DoesNotFit
-from evenly.planning.allocation.base import Allocation
+from evenly.planning.allocation.base import Allocation, Need
 from evenly.planning.machines import Catalogue, Cluster
 
 MOST_EXTRA_SLOTS = 100_000
@@ -115,11 +115,26 @@ def place_on(allocation: Allocation, mapping: SlotMapping, cluster: Cluster) -> 
     return ThreadPlacement(mapping.name, allocation, cluster, tuple(mapping.place(allocation, cluster)))
 
 
-def gathered(counts: Mapping[tuple[str, int], int], allocation: Allocation) -> list[Placed]:
+def part_of_allocated(need: Need) -> tuple[float, float]:
+    """Cpu % and memory % of one thread: its part of what is allocated."""
+    return need.thread_cpu_pct, need.thread_mem_pct
+
+
+def used_alone(need: Need) -> tuple[float, float]:
+    """Cpu % and memory % of one thread: what it uses by itself on a slot."""
+    return need.alone_cpu_pct, need.alone_mem_pct
+
+
+def gathered(
+    counts: Mapping[tuple[str, int], int],
+    allocation: Allocation,
+    use: Callable[[Need], tuple[float, float]] = part_of_allocated,
+) -> list[Placed]:
     """Single threads that were placed, as one entry for each operator and slot, by slot and in the dataflow's order."""
     place_threads = {need.operator: at for at, need in enumerate(allocation.needs)}
     found = []
     for (operator, slot), threads in sorted(counts.items(), key=lambda item: (item[0][1], place_threads[item[0][0]])):
         need = allocation.needs[place_threads[operator]]
-        found.append(Placed(operator, slot, threads, threads * need.thread_cpu_pct, threads * need.thread_mem_pct))
+        cpu_pct, mem_pct = use(need)
+        found.append(Placed(operator, slot, threads, threads * cpu_pct, threads * mem_pct))
     return found

@@ -9,7 +9,7 @@ import numpy as np
 from evenly.errors import DoesNotFit
 from evenly.planning.allocation.base import Allocation
 from evenly.planning.machines import Cluster
-from evenly.planning.mapping.base import Placed, gathered
+from evenly.planning.mapping.base import Placed, gathered, part_of_allocated, used_alone
 
 _SAME_RACK, _OTHER_RACK = 0.5, 1.0
 
@@ -19,26 +19,31 @@ class RSM:
 
     A thread goes to the machine of the least distance (what it would leave of cpu and memory, and the network's 0, 0.5
     or 1 for the last machine, its rack, another rack) that has the cpu for it and a slot with the memory. No slot's
-    memory and no machine's cpu is promised twice, counting for each thread its part of what the operator was allocated;
-    a slot's cpu may be, because a machine's threads share its cores. Before the first thread no machine is the last, so
-    the network counts nothing there: with that the published 7, 13 and 28 slots of the linear dataflow come out.
+    memory and no machine's cpu is promised twice; a slot's cpu may be, because a machine's threads share its cores. Before
+    the first thread no machine is the last, so the network counts nothing there.
+
+    `alone` says what a thread counts for. True is how the model-driven paper puts it: what a single thread uses by its
+    performance model. False is its part of what the operator was allocated, without which the bundles of MBA (many threads
+    that use little each) do not fit any machines that the paper had.
     """
 
-    name = "rsm"
+    def __init__(self, *, alone: bool = False) -> None:
+        self.name = "rsm-alone" if alone else "rsm"
+        self._use = used_alone if alone else part_of_allocated
 
     @staticmethod
     def least_slots(allocation: Allocation) -> int:
         """What the allocation counts."""
         return allocation.slots
 
-    @staticmethod
-    def place(allocation: Allocation, cluster: Cluster) -> list[Placed]:
+    def place(self, allocation: Allocation, cluster: Cluster) -> list[Placed]:
         """Every thread on a slot of the cluster, or `DoesNotFit`."""
         machines = cluster.machines
         cpu = np.array([100.0 * one.slots for one in machines])
         memory = cpu.copy()
         slot_memory = [[100.0] * one.slots for one in machines]
         racks = np.array([sorted({one.rack for one in machines}).index(one.rack) for one in machines])
+        use = {need.operator: self._use(need) for need in allocation.needs}
         pending = {need.operator: need.threads for need in allocation.needs}
         counts: Counter[tuple[str, int]] = Counter()
         last: int | None = None
@@ -46,28 +51,29 @@ class RSM:
             for need in allocation.needs:
                 if need.operator not in pending:
                     continue
+                need_cpu, need_memory = use[need.operator]
                 network = np.zeros(len(machines))
                 if last is not None:
                     network = np.where(racks == racks[last], _SAME_RACK, _OTHER_RACK)
                     network[last] = 0.0
-                cpu_off = (need.thread_cpu_pct - cpu) / (cpu + 1.0)
-                mem_off = (need.thread_mem_pct - memory) / (memory + 1.0)
+                cpu_off = (need_cpu - cpu) / (cpu + 1.0)
+                mem_off = (need_memory - memory) / (memory + 1.0)
                 order = np.argsort(cpu_off**2 + mem_off**2 + network**2, kind="stable")
-                place = _first_fit(order, cpu, slot_memory, need.thread_cpu_pct, need.thread_mem_pct)
+                place = _first_fit(order, cpu, slot_memory, need_cpu, need_memory)
                 if place is None:
                     raise DoesNotFit(
-                        f"no slot has {need.thread_cpu_pct:.1f} % cpu and {need.thread_mem_pct:.1f} % memory left "
+                        f"no slot has {need_cpu:.1f} % cpu and {need_memory:.1f} % memory left "
                         f"for a thread of {need.operator!r}"
                     )
                 last, slot = place
                 counts[need.operator, cluster.first_slot[last] + slot] += 1
-                cpu[last] -= need.thread_cpu_pct
-                memory[last] -= need.thread_mem_pct
-                slot_memory[last][slot] -= need.thread_mem_pct
+                cpu[last] -= need_cpu
+                memory[last] -= need_memory
+                slot_memory[last][slot] -= need_memory
                 pending[need.operator] -= 1
                 if pending[need.operator] == 0:
                     del pending[need.operator]
-        return gathered(counts, allocation)
+        return gathered(counts, allocation, self._use)
 
 
 def _first_fit(

@@ -35,6 +35,8 @@ APART = 1.1
 SIZEABLE = 1.2
 """A gap between two σ is sizeable from this ratio on."""
 
+_PUBLISHED_SIGMA = {2: {"published: least of universal": 2_800.0, "published: most of universal": 9_600.0}}
+"""σ of figure 4, by k."""
 TABLE_1 = {
     ("o-apx", "mean"): (60.7, -100.0, EXACT_PCT),
     ("universal", "mean"): (60.7, -60.7, EXACT_PCT),
@@ -93,6 +95,14 @@ def table_1(bench: Bench) -> PaperFigure:
                 number(name, x, published=published, measured=measured, within_pct=within_pct, standard_error=error, why=why)
             )
     return PaperFigure("table-1", "Lines a k + b through the imbalance λ of figure 2", verdicts=[v.row() for v in verdicts])
+
+
+def _published_lines() -> list[Curve]:
+    """The lines of table 1 at every k."""
+    return [
+        Curve(series, INSTANCES, [a * k + b for k in INSTANCES], worst=measure == "worst", published=True)
+        for (series, measure), (a, b, _) in TABLE_1.items()
+    ]
 
 
 def _standard_errors(bench: Bench, series: str) -> tuple[float, float]:
@@ -158,7 +168,8 @@ def figure_2(bench: Bench) -> PaperFigure:
             why="at least 10 percentage points at every k",
         ),
     ]
-    panel = Curves("Zipf-2, Θ = 0.1, μ = 2", "instances k", "imbalance λ, %", _curves(bench, "λ", ZIPF_2))
+    drawn = [*_curves(bench, "λ", ZIPF_2), *_published_lines()]
+    panel = Curves("Zipf-2, Θ = 0.1, μ = 2; published: the lines of table 1", "instances k", "imbalance λ, %", drawn)
     return PaperFigure(
         "2",
         "Imbalance λ over the number of instances",
@@ -211,7 +222,7 @@ def figure_4(bench: Bench) -> PaperFigure:
     panels, verdicts, points = [], [], []
     for k in (2, 5):
         values = {series: bench.measure(ZIPF_2).at(_setting(series, k))[1] for series in ("dkg", "universal")}
-        panels.append(Bars(f"k = {k}", "σ, rounded to 200", 200.0, values))
+        panels.append(Bars(f"k = {k}", "σ, rounded to 200", 200.0, values, levels=_PUBLISHED_SIGMA.get(k, {})))
         points += [bench.point(series, k, ZIPF_2, _setting(series, k)) for series in values]
         better = float((values["universal"] < values["dkg"].max()).mean()) * 100.0
         verdicts.append(

@@ -42,6 +42,18 @@ RULES: dict[str, EmissionRule] = {
 """`lbf` is algorithm 1 to the letter: the largest backlog before this slot's arrivals. `lbf-a` counts them too."""
 
 
+def reduction_pct(before: F64, after: F64) -> F64:
+    """By how much `after` is below `before`, in %; not a number where both are 0."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(100.0 * (1.0 - after / before))
+
+
+def mean_of_known(found: F64) -> float:
+    """The mean of those that are numbers: 0/0 says nothing for either rule, and counts nowhere."""
+    known = found[~np.isnan(found)]
+    return float(known.mean()) if known.size else float("nan")
+
+
 @dataclass(frozen=True)
 class Link:
     """N queues that each receive so many tuples per second."""
@@ -94,13 +106,16 @@ class Bench(RunsBench):
         return np.array([getattr(self.measure(link)[rule], measure).mean() for link in links])
 
     def reductions_pct(self, links: Sequence[Link], measure: str, rule: str, baseline: str) -> F64:
-        """By how much a measure is below that of the baseline in the same run, in %: the mean over the runs, for each link."""
-        return np.array([self.every_reduction_pct(link, measure, rule, baseline).mean() for link in links])
+        """By how much a measure is below that of the baseline in the same run, in %: the mean over the runs, for each link.
+
+        Runs in which nothing waits under either rule (0/0) are left out.
+        """
+        return np.array([mean_of_known(self.every_reduction_pct(link, measure, rule, baseline)) for link in links])
 
     def every_reduction_pct(self, link: Link, measure: str, rule: str, baseline: str) -> F64:
         """By how much a measure is below that of the baseline in the same run, in %, for every run."""
         before, after = (getattr(self.measure(link)[name], measure) for name in (baseline, rule))
-        return np.asarray(100.0 * (1.0 - after / before))
+        return reduction_pct(before, after)
 
     def point(self, rule: str, x: float, link: Link) -> dict[str, object]:
         """One measured point of a figure as a flat object."""

@@ -8,6 +8,7 @@ import numpy as np
 
 from evenly.kernels.types import F64
 from evenly.lab.papers.posg.bench import EVENLY, NEAREST, READINGS, ROUND_ROBIN, Bench, others
+from evenly.lab.papers.posg.published import gains_panel
 from evenly.lab.papers.posg.recorded import Reach, reach
 from evenly.lab.papers.posg.settings import Synthetic
 from evenly.lab.papers.publication import Experiment, Publication
@@ -75,7 +76,7 @@ def figure_2(bench: Bench) -> PaperFigure:
     x = tuple(map(float, INSTANCES))
     panels = [
         Curves(reach().name, "instances k", "mean completion time, ms", bench.completion_curves(x, BY_INSTANCES), log_y=True),
-        Curves("Against round-robin", "instances k", "S_L", bench.gain_curves(x, BY_INSTANCES)),
+        gains_panel("osg 2", "instances k", bench.gain_curves(x, BY_INSTANCES)),
     ]
     points = [point for k, setting in zip(INSTANCES, BY_INSTANCES, strict=True) for point in bench.points(k, setting)]
     title = "Reach at depth 3: completion time over the number of instances"

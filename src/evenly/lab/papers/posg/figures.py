@@ -6,6 +6,7 @@ import numpy as np
 
 from evenly.kernels.types import F64
 from evenly.lab.papers.posg.bench import EVENLY, LATE, NEAREST, READINGS, ROUND_ROBIN, Bench, Measured, StreamSetting, others
+from evenly.lab.papers.posg.published import gains_panel
 from evenly.lab.papers.posg.settings import Synthetic, matrix_columns
 from evenly.lab.papers.verdicts import Verdict, number, sentence
 from evenly.report.figures import Curves, PaperFigure
@@ -50,7 +51,7 @@ def _figure(
     """Both what the paper draws (L or S_L) and the other one."""
     panels = [
         Curves("Completion time", x_label, "mean completion time, ms", bench.completion_curves(x, settings), log_x=log_x),
-        Curves("Against round-robin", x_label, "S_L", bench.gain_curves(x, settings), log_x=log_x),
+        gains_panel(name, x_label, bench.gain_curves(x, settings), log_x=log_x),
     ]
     return PaperFigure(name, title, panels, _points(bench, x, settings), [verdict.row() for verdict in verdicts], columns=1)
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from evenly.kernels.types import F64, I64
 from evenly.lab.papers.posg.bench import EVENLY, READINGS, ROUND_ROBIN, Bench, made
+from evenly.lab.papers.posg.published import MOMENTS
 from evenly.lab.papers.posg.settings import SHIFT, SHIFTING_TUPLES, Shifting
 from evenly.lab.papers.verdicts import Verdict, number
 from evenly.lab.simulation.queueing import Stage, run
@@ -78,6 +79,7 @@ def _figure(
         "completion time, ms",
         _series(bench, (ROUND_ROBIN, reading, "posg-cp", EVENLY, "least-work")),
         log_y=True,
+        marks=MOMENTS[name],
     )
     return PaperFigure(name, title, [panel], points, verdicts, columns=1)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from evenly.lab.papers.posg.bench import EVENLY, NEAREST, READINGS, SERIES, Bench, others
+from evenly.lab.papers.posg.published import gains_panel
 from evenly.lab.papers.posg.recorded import Tweets, tweets
 from evenly.lab.papers.verdicts import number, sentence
 from evenly.report.figures import Curves, PaperFigure
@@ -88,7 +89,7 @@ def figure_12(bench: Bench) -> PaperFigure:
     ]
     panels = [
         Curves(recorded.name, "instances k", "mean completion time, ms", bench.completion_curves(x, BY_INSTANCES)),
-        Curves("Against round-robin", "instances k", "S_L", bench.gain_curves(x, BY_INSTANCES)),
+        gains_panel("12", "instances k", bench.gain_curves(x, BY_INSTANCES)),
     ]
     points = [point for k, setting in zip(INSTANCES, BY_INSTANCES, strict=True) for point in bench.points(k, setting)]
     for load, setting in zip(LOADS[1:], BY_LOAD[1:], strict=True):
