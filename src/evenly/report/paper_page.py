@@ -9,6 +9,7 @@ from markupsafe import Markup
 
 from evenly.report.figures import PaperFigure, draw_svg
 from evenly.report.page import rendered
+from evenly.report.tally import Tally
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Paper:
 
 def paper_page(paper: Paper, figures: Sequence[PaperFigure]) -> str:
     """One self-contained page: no script, nothing loaded from elsewhere."""
-    verdicts = [verdict for figure in figures for verdict in figure.verdicts]
+    tally = Tally.of(verdict for figure in figures for verdict in figure.verdicts)
     pictures = {
         figure.figure: Markup(draw_svg(figure.panels, columns=figure.columns))  # noqa: S704 - drawn here, from numbers alone
         for figure in figures
@@ -37,6 +38,5 @@ def paper_page(paper: Paper, figures: Sequence[PaperFigure]) -> str:
         paper=paper,
         figures=figures,
         pictures=pictures,
-        reproduced=sum(verdict["verdict"] == "reproduced" for verdict in verdicts),
-        stated=len(verdicts),
+        tally=tally,
     )

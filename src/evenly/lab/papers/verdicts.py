@@ -9,35 +9,26 @@ test, and can be read beside it.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from enum import StrEnum
 
 from evenly.errors import InvalidParameter
+from evenly.report.tally import NOT_REPRODUCED, NOT_RERUN, REPRODUCED, UNDECIDED, Basis
 
-REPRODUCED = "reproduced"
-NOT_REPRODUCED = "not reproduced"
-UNDECIDED = "undecided"
-NOT_RERUN = "not rerun"
+__all__ = [
+    "NOT_REPRODUCED",
+    "NOT_RERUN",
+    "REPRODUCED",
+    "UNDECIDED",
+    "Basis",
+    "Verdict",
+    "at_least",
+    "not_rerun",
+    "number",
+    "sentence",
+]
 
 _ROUNDING = 1e-9
 """What the same value may differ by when it is computed in another order."""
-
-
-class Basis(StrEnum):
-    """What a measured value rests on, and so what its agreement with a paper is worth."""
-
-    INDEPENDENT = "independent"
-    """Computed from the method alone: nothing of this statement was put in."""
-    RECOVERED = "recovered"
-    """A number that is lost from the text of the paper, recovered so that others agree: agreement was chosen."""
-    INPUT = "input"
-    """The paper gives it as a setting, and it is used as one."""
-    FIT = "fit"
-    """Parameters were fitted to this statement or its figure."""
-    OURS = "ours"
-    """No statement of the paper: a bar of our own, or our own algorithm beside the paper's."""
 
 
 @dataclass(frozen=True)
@@ -150,36 +141,6 @@ def sentence(
 def not_rerun(series: str, *, published: float | str, why: str, x: float | str | None = None) -> Verdict:
     """A statement that is not measured here, and why not."""
     return Verdict(series, x, published, "not measured", NOT_RERUN, why)
-
-
-@dataclass(frozen=True)
-class Tally:
-    """How many statements a paper has, how many are independent of what was put in, and what became of those."""
-
-    stated: int
-    independent: int
-    reproduced: int
-    not_reproduced: int
-    undecided: int
-    not_rerun: int
-
-    @classmethod
-    def of(cls, verdicts: Iterable[Mapping[str, object]]) -> Tally:
-        """Of the rows of verdicts; what is ours is no statement of the paper."""
-        stated = [row for row in verdicts if row["basis"] != Basis.OURS]
-        found = Counter(str(row["verdict"]) for row in stated if row["basis"] == Basis.INDEPENDENT)
-        return cls(
-            len(stated),
-            found.total(),
-            reproduced=found[REPRODUCED],
-            not_reproduced=found[NOT_REPRODUCED],
-            undecided=found[UNDECIDED],
-            not_rerun=found[NOT_RERUN],
-        )
-
-    def row(self) -> dict[str, int]:
-        """The counts as a flat object."""
-        return asdict(self)
 
 
 def _judged(
