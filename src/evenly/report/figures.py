@@ -102,8 +102,10 @@ class PaperFigure:
 
     @property
     def label(self) -> str:
-        """How people call it: Figure 2, Table 1."""
-        return self.figure.replace("table-", "Table ") if self.figure.startswith("table-") else f"Figure {self.figure}"
+        """How people call it: Figure 2, Table 1, Theorems."""
+        if self.figure.startswith("table-"):
+            return self.figure.replace("table-", "Table ")
+        return f"Figure {self.figure}" if self.figure[:1].isdecimal() else self.figure.capitalize()
 
     def rows(self) -> list[dict[str, object]]:
         """Points, then verdicts, as flat objects; of a figure that was skipped, first one that says why."""
