@@ -87,7 +87,7 @@ def all_papers(
     found = []
     for one in (RERUNS[name] for name in RERUNS if name in names):
         count = one.runs_of(runs)
-        figures = measured(one.paper, one.bench(count or 0, seed), list(one.paper.figures), said=f"{one.paper.name}: ")
+        figures = measured(one.paper, one.bench(count or 0, seed), one.paper.stated, said=f"{one.paper.name}: ")
         how = f"evenly paper {one.paper.name}" + ("" if count is None else f" --runs {count}")
         found.append(PaperVerdicts(one.paper.name, one.paper.title, how, figures))
     options = ["--paper " + ",".join(names)] * (paper is not None) + [f"--runs {runs}"] * (runs is not None)
