@@ -16,7 +16,7 @@ COUNTERS = 20
 """1 / ε. The rarest heavy key has a share of Θ, and all other tuples have keys of their own, which is the hardest stream."""
 RATIOS = (1.02, 1.1, 1.25, 1.5, 2.0)
 """Θ / ε; the paper's experiments have 2."""
-LEARNT = (500, 2_000, 8_000)
+LEARNT = (250, 1_000, 4_000)
 RARE = 1_000_000
 ERROR_RUNS = 400
 
