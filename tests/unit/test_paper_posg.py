@@ -250,7 +250,7 @@ def test_the_page_shows_tables_beside_verdicts(bench):
     figures = [posg_tables.table_costs(bench), posg.PAPER.figures["8"].make(bench)]
     page = paper_page(posg.PAPER.about(4, 0, 1.0), figures)
     assert "an instance, B" in page
-    assert "independent statements reproduced" in page
+    assert "k = 9 to 10" in page
 
 
 class NoEffect(Bench):

@@ -83,7 +83,7 @@ def _print_table(one: PaperFigure) -> None:
     """What more a figure has to say."""
     if one.table:
         headings, *rows = one.table
-        table = Table(*headings, title=f"{one.label}. {one.title}", title_justify="left")
+        table = Table(*headings, title=one.heading, title_justify="left")
         for row in rows:
             table.add_row(*row)
         results.print(table)

@@ -102,10 +102,16 @@ class PaperFigure:
 
     @property
     def label(self) -> str:
-        """How people call it: Figure 2, Table 1, Theorems."""
-        if self.figure.startswith("table-"):
-            return self.figure.replace("table-", "Table ")
-        return f"Figure {self.figure}" if self.figure[:1].isdecimal() else self.figure.capitalize()
+        """How people call it: Figure 2, Table 1. One that has no number in the paper is called by its title."""
+        name = self.figure.removeprefix("table-")
+        if not name[:1].isdigit():
+            return self.title
+        return f"Table {name}" if self.figure.startswith("table-") else f"Figure {name}"
+
+    @property
+    def heading(self) -> str:
+        """Its label and its title."""
+        return self.title if self.label == self.title else f"{self.label}. {self.title}"
 
     def rows(self) -> list[dict[str, object]]:
         """Points, then verdicts, as flat objects; of a figure that was skipped, first one that says why."""

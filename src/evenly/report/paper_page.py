@@ -9,7 +9,6 @@ from markupsafe import Markup
 
 from evenly.report.figures import PaperFigure, draw_svg
 from evenly.report.page import rendered
-from evenly.report.tally import Tally
 
 
 @dataclass(frozen=True)
@@ -27,7 +26,7 @@ class Paper:
 
 def paper_page(paper: Paper, figures: Sequence[PaperFigure]) -> str:
     """One self-contained page: no script, nothing loaded from elsewhere."""
-    tally = Tally.of(verdict for figure in figures for verdict in figure.verdicts)
+    verdicts = [verdict for figure in figures for verdict in figure.verdicts]
     pictures = {
         figure.figure: Markup(draw_svg(figure.panels, columns=figure.columns))  # noqa: S704 - drawn here, from numbers alone
         for figure in figures
@@ -38,5 +37,6 @@ def paper_page(paper: Paper, figures: Sequence[PaperFigure]) -> str:
         paper=paper,
         figures=figures,
         pictures=pictures,
-        tally=tally,
+        reproduced=sum(verdict["verdict"] == "reproduced" for verdict in verdicts),
+        stated=len(verdicts),
     )

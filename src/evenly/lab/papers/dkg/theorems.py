@@ -69,7 +69,7 @@ def theorems(bench: Bench) -> PaperFigure:
         *_mean_error(bench),
         *_accuracy(bench),
     ]
-    return PaperFigure("theorems", "What the paper proves, in numbers", verdicts=[verdict.row() for verdict in verdicts])
+    return PaperFigure("theorems", "Theorems", verdicts=[verdict.row() for verdict in verdicts])
 
 
 def _memory() -> Verdict:
@@ -199,7 +199,7 @@ def text(bench: Bench) -> PaperFigure:
     verdicts.append(
         not_rerun("dkg", published="Normal distributions show nothing unexpected", why="no parameter and no value is stated")
     )
-    return PaperFigure("text", "Stated without a figure", verdicts=[verdict.row() for verdict in verdicts])
+    return PaperFigure("text", "Abstract and text", verdicts=[verdict.row() for verdict in verdicts])
 
 
 def _near(bench: Bench, sample: Sample) -> Verdict:

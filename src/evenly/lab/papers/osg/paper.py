@@ -190,7 +190,7 @@ def table_schedulers(bench: Bench) -> PaperFigure:
                 "default does",
             )
         )
-    title = "Mean S_L with s schedulers that each see a part of the stream, zipf-1.0"
+    title = "Schedulers in parallel: mean S_L with s that each see a part of the stream, zipf-1.0"
     return PaperFigure("table-schedulers", title, points=points, verdicts=[v.row() for v in verdicts], table=table)
 
 

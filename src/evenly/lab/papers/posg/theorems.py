@@ -33,7 +33,7 @@ def theorems(bench: Bench) -> PaperFigure:
         *_greedy(bench.seed),
         *_estimates(bench.seed),
     ]
-    return PaperFigure("theorems", "What the paper proves, in numbers", verdicts=[verdict.row() for verdict in verdicts])
+    return PaperFigure("theorems", "Theorems", verdicts=[verdict.row() for verdict in verdicts])
 
 
 def _memory() -> Verdict:
