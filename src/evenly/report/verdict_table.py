@@ -65,7 +65,7 @@ def _counts(tally: Tally) -> tuple[str, ...]:
 def markdown(papers: Sequence[PaperVerdicts], command: str) -> str:
     """The table as a document of its own, which names the command that wrote it."""
     parts = [
-        "# Verdicts on five papers" if len(papers) > 1 else f"# Verdicts on {papers[0].title}",
+        "# Verdicts on what papers state",
         f"Every statement of the papers' abstracts and evaluations beside what is measured here. Written by `{command}`.",
         "Of each paper: how many statements there are, how many are independent of what was put in, and what became of these.",
         _lines(tally_lines(papers)),
