@@ -12,7 +12,7 @@ FAULTS := faults-$(SEED)-$(SCHEDULES).json
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint test-unit test-spark test-browser test-old-spark test-wheel test-faults bench-micro bench-spark bench-groups bench-hot-key \
-	bench-emission bench-word-count bench-outbox bench-dataflow bench-shuffle bench-cost bench-keys bench-stage bench-streaming bench-drift bench-diagnosis bench-plan recorded lock format clean
+	bench-emission bench-word-count bench-outbox bench-dataflow bench-shuffle bench-cost bench-keys bench-stage bench-streaming bench-drift bench-diagnosis bench-plan papers recorded lock format clean
 
 help: ## Explain every target
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -95,6 +95,9 @@ bench-diagnosis: $(READY) ## Run jobs with a known cause on Spark and ask evenly
 
 bench-plan: $(READY) ## Profile five operators for real, plan a dataflow of them and run it: does it hold its rate
 	$(BIN)/python benchmarks/real_plan.py
+
+papers: $(READY) recorded ## Rerun all papers and write the table of verdicts to docs/papers.md (some minutes; recorded streams in EVENLY_DATA)
+	EVENLY_DATA="$(EVENLY_DATA)" $(BIN)/evenly paper all $(RUNS) --out papers && mv papers/papers.md docs/papers.md
 
 recorded:
 	@test -d "$(EVENLY_DATA)" || { echo "Name the folder of recorded streams: make $(MAKECMDGOALS) EVENLY_DATA=folder" >&2; exit 1; }

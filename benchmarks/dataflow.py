@@ -55,6 +55,36 @@ def seconds(job: Callable[[], None]) -> float:
     return time.perf_counter() - begun
 
 
+def flow(rows: DataFrame, kind: str) -> Callable[[], None]:
+    """Three operators that do nothing, as a dataflow."""
+    made = evenly.Flow(kind)
+    stream = made.source("rows", function=lambda _: rows)
+    for at in range(3):
+        stream = (
+            stream.row(same_row, schema=SCHEMA, name=f"row {at}")
+            if kind == "rows"
+            else stream.batch(same_batch, schema=SCHEMA, name=f"batch {at}")
+        )
+    stream.sink("nowhere", format="noop", options={"mode": "overwrite"})
+
+    def job() -> None:
+        evenly.run(made, spark=rows.sparkSession)
+
+    return job
+
+
+def by_hand(rows: DataFrame, function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]) -> Callable[[], None]:
+    """The same by hand."""
+
+    def job() -> None:
+        df = rows
+        for _ in range(3):
+            df = df.mapInArrow(function, SCHEMA)
+        df.write.format("noop").mode("overwrite").save()
+
+    return job
+
+
 def main() -> None:
     parser = benchmark_parser(__doc__)
     parser.add_argument("--rows", type=int, default=400_000)
@@ -64,34 +94,9 @@ def main() -> None:
     rows = spark.range(options.rows).selectExpr("id", "id * 0.5D AS v", "concat('row ', id) AS s").cache()
     rows.count()
 
-    def flow(kind: str) -> Callable[[], None]:
-        made = evenly.Flow(kind)
-        stream = made.source("rows", function=lambda _: rows)
-        for at in range(3):
-            stream = (
-                stream.row(same_row, schema=SCHEMA, name=f"row {at}")
-                if kind == "rows"
-                else stream.batch(same_batch, schema=SCHEMA, name=f"batch {at}")
-            )
-        stream.sink("nowhere", format="noop", options={"mode": "overwrite"})
-
-        def job() -> None:
-            evenly.run(made, spark=spark)
-
-        return job
-
-    def by_hand(function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]) -> Callable[[], None]:
-        def job() -> None:
-            df: DataFrame = rows
-            for _ in range(3):
-                df = df.mapInArrow(function, SCHEMA)
-            df.write.format("noop").mode("overwrite").save()
-
-        return job
-
     told = []
     for kind, function in (("batches", by_hand_batches), ("rows", by_hand_rows)):
-        ways = {"dataflow": flow(kind), "by hand": by_hand(function)}
+        ways = {"dataflow": flow(rows, kind), "by hand": by_hand(rows, function)}
         for job in ways.values():
             job()
         took = [{name: seconds(job) for name, job in ways.items()} for _ in range(options.rounds)]

@@ -18,9 +18,10 @@ import numpy as np
 from evenly.lab.papers.osg import paper as osg
 from evenly.lab.papers.posg import paper as posg
 from evenly.lab.papers.posg.bench import EVENLY, LATE, READINGS, SERIES, Bench, Measured
-from evenly.lab.papers.posg.figures import BY_ALPHA, BY_EPSILON, BY_INSTANCES, BY_LOAD, BY_MOST, BY_VALUES
+from evenly.lab.papers.posg.figures import BY_ALPHA, BY_LOAD, BY_MOST, BY_VALUES
+from evenly.lab.papers.posg.scaling import BY_EPSILON, BY_INSTANCES
 from evenly.lab.papers.posg.settings import Synthetic
-from evenly.lab.papers.posg.shift import SHIFTING, moments
+from evenly.lab.papers.posg.shift import SHIFTING, shift_runs
 from evenly.lab.papers.posg.tables import taught
 from evenly.lab.rivals.shuffle.posg import POSG
 from evenly.lab.rivals.shuffle.virtual_finish import VirtualFinish
@@ -67,7 +68,7 @@ def reproduced(bench: Bench) -> list[Row]:
             measured.append(f"{found.gain(series):.2f}")
             wanted.append(f"{value:.2f}")
         rows.append((f"A, B, C, Cp, late, FK, LWL: {named(setting)}", " ".join(wanted), " ".join(measured), far <= 1.0))
-    early = moments(bench, "posg-c")
+    early = shift_runs(bench)["posg-c"]
     for what, values, wanted_at in (
         ("leaves round-robin", early.left, 10_777.0),
         ("has all new matrices", early.renewed, 83_829.0),

@@ -14,9 +14,12 @@ import event_logs as made
 from browsing import chromium, needs_chromium
 from evenly.diagnosis.keys import HeavyKey, KeysAt, KeysDiagnosis
 from evenly.diagnosis.state import StateDiagnosis, checkpoint_diagnosis
+from evenly.lab.papers.verdicts import number
 from evenly.report.comparison import Comparison, PlacedRun
 from evenly.report.comparison_page import comparison_page
 from evenly.report.diagnosis_page import checkpoint_page, keys_page
+from evenly.report.figures import PaperFigure
+from evenly.report.verdict_table import PaperVerdicts, verdict_page
 from evenly.streams import zipf
 
 pytestmark = needs_chromium
@@ -58,6 +61,9 @@ def pages(tmp_path, monkeypatch):
     made_pages["paper hone"] = page.read_text()
     assert command.run(monkeypatch, "paper", "model-driven", "--figure", "slots-micro", "--out", tmp_path / "planned") == 0
     made_pages["paper model-driven"] = (tmp_path / "planned" / "model-driven.html").read_text()
+    stated = number(LONG, LONG, published=2.0, measured=1.0, within_pct=20.0, neutral=1.0, why=LONG)
+    figure = PaperFigure("2", LONG, verdicts=[stated.row()])
+    made_pages["paper all"] = verdict_page([PaperVerdicts("x", LONG, f"evenly paper {LONG}", [figure])], "evenly paper all")
     run = PlacedRun("hash", np.array([100, 100, 100, 300]), np.array([1.0, 1.1, 0.9, 3.0]), 3.1, 4.0)
     compared = Comparison(run, run, learning_s=0.3, least_imbalance_pct=0.0, same_results=True)
     made_pages["demo"] = comparison_page(compared, rows=600, wait_us=5.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from evenly.errors import InvalidParameter
-from evenly.lab.papers.verdicts import at_least, number, sentence
+from evenly.lab.papers.verdicts import at_least, not_rerun, number, sentence
 
 
 def test_a_number_is_reproduced_within_its_tolerance():
@@ -42,3 +42,27 @@ def test_more_than_a_gain_is_no_contradiction_and_none_is():
 def test_a_sentence_is_as_its_test_says():
     told = sentence("s", published="p", measured="m", holds=False, why="w").row()
     assert (told["verdict"], told["basis"]) == ("not reproduced", "independent")
+
+
+def test_no_effect_is_met_exactly_or_not_at_all():
+    """A share of nothing is no tolerance, and what differs is not said to differ by 0 %."""
+    met, missed = (number("s", None, published=1.0, measured=it, within_pct=5.0, neutral=1.0) for it in (1.0 + 1e-12, 1.001))
+    assert (met.verdict, missed.verdict) == ("reproduced", "not reproduced")
+    assert "0.00 %" not in missed.why
+
+
+@pytest.mark.parametrize(("error", "said"), [(0.05, "undecided"), (0.004, "not reproduced"), (0.0, "not reproduced")])
+def test_a_least_value_is_not_reached_by_chance(error, said):
+    """Two standard errors are no leeway: few runs would have too much of it."""
+    assert at_least("s", None, published=1.15, measured=1.14, within_pct=0.0, neutral=1.0, standard_error=error).verdict == said
+
+
+def test_a_sentence_that_chance_may_have_decided_is_undecided():
+    told = [sentence("s", published="p", measured="m", holds=holds, why="w", unsure=True) for holds in (True, False)]
+    assert {one.verdict for one in told} == {"undecided"}
+    assert "more runs decide" in told[0].why
+
+
+def test_what_is_not_rerun_says_so():
+    told = not_rerun("s", published=2.0, why="no cluster").row()
+    assert (told["verdict"], told["why"], told["basis"]) == ("not rerun", "no cluster", "independent")

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from evenly.cli.options import Json
+from evenly.cli.paper_all import all_papers
 from evenly.cli.paper_rerun import Out, checked_runs, figure_option, rerun
 from evenly.cli.paper_shuffle import osg, posg
 from evenly.lab.papers.dkg.bench import Bench as DkgBench
@@ -81,3 +82,4 @@ def model_driven(
 
 app.command("posg")(posg)
 app.command("osg")(osg)
+app.command("all")(all_papers)

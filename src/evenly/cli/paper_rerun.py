@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from time import perf_counter
 from typing import Annotated, Any
@@ -15,11 +16,12 @@ from evenly.cli.output import note, print_json, results, runs_progress, say
 from evenly.errors import InvalidParameter
 from evenly.files import write_whole
 from evenly.lab.papers.publication import B, Publication
-from evenly.lab.papers.verdicts import REPRODUCED
 from evenly.report.figures import PaperFigure, draw_png
-from evenly.report.page import shown
 from evenly.report.paper_page import Paper, paper_page
+from evenly.report.tally import NOT_REPRODUCED, NOT_RERUN, REPRODUCED, UNDECIDED, Basis, Tally
+from evenly.report.verdict_table import verdict_line
 
+_STYLES = {REPRODUCED: "green", NOT_REPRODUCED: "bold red", UNDECIDED: "yellow", NOT_RERUN: "dim"}
 Out = Annotated[Path | None, typer.Option(help="A folder for the page and a PNG for each figure.")]
 
 
@@ -41,14 +43,8 @@ def rerun(paper: Publication[B], bench: B, figure: list[str] | None, *, runs: in
     if out is not None:
         make_folder(out, "--out")
     started = perf_counter()
-    work, figures = paper.work(names, bench), []
-    with runs_progress() as progress:
-        bar = progress.add_task("starting", total=max(1, work))
-        bench.progress = lambda done: progress.advance(bar, done)
-        for name in names:
-            progress.update(bar, description=f"figure {name}" if name.isdecimal() else name)
-            figures.append(paper.figures[name].make(bench))
-    about = paper.about(work if runs is None else runs, bench.seed, perf_counter() - started)
+    figures = measured(paper, bench, names)
+    about = paper.about(paper.work(names, bench) if runs is None else runs, bench.seed, perf_counter() - started)
     written = [] if out is None else _write(out, about, figures, f"{paper.name}-spark" if paper.on_spark else paper.name)
     if json:
         counted = {} if runs is None else {"runs": runs}
@@ -57,6 +53,18 @@ def rerun(paper: Publication[B], bench: B, figure: list[str] | None, *, runs: in
         print_json("paper", {**parameters, "spark": True} if paper.on_spark else parameters, rows)
     else:
         _print(figures, about, written)
+
+
+def measured(paper: Publication[B], bench: B, names: list[str], *, said: str = "") -> list[PaperFigure]:
+    """The figures of these names, with a progress bar; `said` goes before what is being done."""
+    figures = []
+    with runs_progress() as progress:
+        bar = progress.add_task(f"{said}starting", total=max(1, paper.work(names, bench)))
+        bench.progress = lambda done: progress.advance(bar, done)
+        for name in names:
+            progress.update(bar, description=said + (f"figure {name}" if name.isdecimal() else name))
+            figures.append(paper.figures[name].make(bench))
+    return figures
 
 
 def _write(out: Path, about: Paper, figures: list[PaperFigure], name: str) -> list[Path]:
@@ -71,10 +79,6 @@ def _write(out: Path, about: Paper, figures: list[PaperFigure], name: str) -> li
     return written
 
 
-def _at(x: object) -> str:
-    return "" if x is None else f"({shown(x)})"
-
-
 def _print_table(one: PaperFigure) -> None:
     """What more a figure has to say."""
     if one.table:
@@ -85,34 +89,41 @@ def _print_table(one: PaperFigure) -> None:
         results.print(table)
 
 
-def _print(figures: list[PaperFigure], about: Paper, written: list[Path]) -> None:
-    table = Table(title=f"{about.title}: {about.runs:,} runs in {about.seconds:.0f} s", title_justify="left")
+def verdict_rows(title: str, figures: Sequence[PaperFigure]) -> Table:
+    """Every statement beside what was measured; those that are not independent say what they rest on."""
+    table = Table(title=title, title_justify="left")
     table.add_column("")
     for heading in ("series", "published", "measured"):
         table.add_column(heading, overflow="fold", ratio=1 if heading == "series" else 2)
     table.add_column("verdict", no_wrap=True)
-    reasons: list[str] = []
     for one in figures:
         if one.skipped:
             table.add_row(one.label, "", "", one.skipped, "not run")
         for place, verdict in enumerate(one.verdicts):
-            good = verdict["verdict"] == REPRODUCED
-            table.add_row(
-                one.label if place == 0 else "",
-                " ".join(text for text in (str(verdict["series"]), _at(verdict["x"])) if text),
-                shown(verdict["published"]),
-                shown(verdict["measured"]),
-                Text("reproduced", "green") if good else Text("not reproduced", "bold red"),
-            )
-            if not good:
-                reasons.append(f"{one.label}, {verdict['series']}: {verdict['published']}: {verdict['why']}")
+            said = Text(str(verdict["verdict"]), _STYLES[str(verdict["verdict"])])
+            if verdict["basis"] != Basis.INDEPENDENT:
+                said.append(f"\n({verdict['basis']})", "dim")
+            _, series, published, found, *_ = verdict_line("", verdict)
+            table.add_row(one.label if place == 0 else "", series, published, found, said)
         table.add_section()
-    results.print(table)
+    return table
+
+
+def _print(figures: list[PaperFigure], about: Paper, written: list[Path]) -> None:
+    results.print(verdict_rows(f"{about.title}: {about.runs:,} runs in {about.seconds:.0f} s", figures))
     for one in figures:
         _print_table(one)
+    reasons = [
+        f"{one.label}, {verdict['series']}: {verdict['published']}: {verdict['verdict']}: {verdict['why']}"
+        for one in figures
+        for verdict in one.verdicts
+        if verdict["verdict"] != REPRODUCED
+    ]
     if reasons:
         say("Not reproduced, and why:")
     for reason in reasons:
         say(f"  {reason}")
+    tally = Tally.of(verdict for one in figures for verdict in one.verdicts)
+    say(f"{tally.reproduced} of {tally.independent} independent statements reproduced ({tally.stated} stated)")
     if written:
         note(f"Page: {written[0]}, and {len(written) - 1} pictures beside it")

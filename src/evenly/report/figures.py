@@ -139,11 +139,10 @@ class PaperFigure:
         return self.title if self.label == self.title else f"{self.label}. {self.title}"
 
     def rows(self) -> list[dict[str, object]]:
-        """Points, then verdicts, as flat objects; a figure that was skipped is one object that says why."""
+        """Points, then verdicts, as flat objects; of a figure that was skipped, first one that says why."""
         base: dict[str, object] = {"figure": self.figure, "published": None, "verdict": None, "why": self.skipped}
-        if self.skipped is not None:
-            return [base]
-        return [{**base, **row} for row in (*self.points, *self.verdicts)]
+        found = [{**base, **row} for row in (*self.points, *self.verdicts)]
+        return found if self.skipped is None else [base, *found]
 
 
 def draw_png(panels: Sequence[Panel], *, columns: int = 2) -> bytes:

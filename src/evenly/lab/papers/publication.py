@@ -52,11 +52,14 @@ B = TypeVar("B", bound=Bench)
 
 @dataclass(frozen=True)
 class Experiment(Generic[B]):
-    """A figure's function, the settings whose runs it shares with other figures, and how many runs it makes alone."""
+    """A figure's function, the settings whose runs it shares with other figures, and how many runs it makes alone; `ours` if it
+    has no statement of the paper.
+    """
 
     make: Callable[[B], PaperFigure]
     settings: Sequence[Hashable] = ()
     own: Callable[[B], int] = lambda _: 0
+    ours: bool = False
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,11 @@ class Publication(Generic[B]):
             verb = "run on Spark" if self.on_spark else "rerun"
             raise InvalidParameter(f"there is no figure {unknown[0]!r} to {verb}: choose from {', '.join(self.figures)}")
         return [name for name in self.figures if name in wanted or not wanted]
+
+    @property
+    def stated(self) -> list[str]:
+        """The figures with statements of the paper."""
+        return [name for name, figure in self.figures.items() if not figure.ours]
 
     def work(self, names: Sequence[str], bench: B) -> int:
         """How many runs the figures need; those that share a setting share its runs."""

@@ -1,5 +1,8 @@
 """What became of a value that a paper states: reproduced, or not and why.
 
+A verdict can fail: its tolerance is below what is claimed, chance is told from the method by standard errors, and what was put
+in does not count as found.
+
 The figures list their verdicts one by one, however alike such lists look: each entry is one sentence of a paper, with its own
 test, and can be read beside it.
 """
@@ -7,29 +10,25 @@ test, and can be read beside it.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from enum import StrEnum
 
 from evenly.errors import InvalidParameter
+from evenly.report.tally import NOT_REPRODUCED, NOT_RERUN, REPRODUCED, UNDECIDED, Basis
 
-REPRODUCED = "reproduced"
-NOT_REPRODUCED = "not reproduced"
-UNDECIDED = "undecided"
-NOT_RERUN = "not rerun"
+__all__ = [
+    "NOT_REPRODUCED",
+    "NOT_RERUN",
+    "REPRODUCED",
+    "UNDECIDED",
+    "Basis",
+    "Verdict",
+    "at_least",
+    "not_rerun",
+    "number",
+    "sentence",
+]
 
-
-class Basis(StrEnum):
-    """What a measured value rests on, and so what its agreement with a paper is worth."""
-
-    INDEPENDENT = "independent"
-    """Computed from the method alone: nothing of this statement was put in."""
-    RECOVERED = "recovered"
-    """A number that is lost from the text of the paper, recovered so that others agree: agreement was chosen."""
-    INPUT = "input"
-    """The paper gives it as a setting, and it is used as one."""
-    FIT = "fit"
-    """Parameters were fitted to this statement or its figure."""
-    OURS = "ours"
-    """No statement of the paper: a bar of our own, or our own algorithm beside the paper's."""
+_ROUNDING = 1e-9
+"""What the same value may differ by when it is computed in another order."""
 
 
 @dataclass(frozen=True)
@@ -72,14 +71,22 @@ def number(
     allowed, off = within_pct / 100.0 * claimed, abs(measured - published)
     if allowed >= claimed > 0.0:
         raise InvalidParameter(f"within_pct={within_pct:g} accepts {neutral:g} for {published:g}: it must be below 100")
-    off_pct = 100.0 * off / claimed if claimed else 0.0
-    of = f" of its distance from {neutral:g}" if neutral else ""
-    said = f"differs by {off_pct:.2f} %{of}, and up to {within_pct:g} % is allowed"
-    unsure = 2.0 * standard_error
-    if abs(off - allowed) < unsure:
-        said += f", with standard errors of {standard_error:.2g}: more runs decide"
-        return Verdict(series, x, published, measured, UNDECIDED, _joined(said, why), basis)
-    return Verdict(series, x, published, measured, _verdict(off <= allowed), _joined(said, why), basis)
+    if claimed:
+        said = f"differs by {100.0 * off / claimed:.3g} %{_of(neutral)}, and up to {within_pct:g} % is allowed"
+    else:
+        said = "no effect is stated, so that it must be met exactly"
+    unsure = abs(off - allowed) < 2.0 * standard_error
+    return _judged(
+        series,
+        x,
+        published,
+        measured,
+        holds=off <= allowed + _ROUNDING,
+        said=said,
+        why=why,
+        error=(unsure, standard_error),
+        basis=basis,
+    )
 
 
 def at_least(
@@ -90,20 +97,24 @@ def at_least(
     measured: float,
     within_pct: float,
     why: str = "",
+    standard_error: float = 0.0,
     neutral: float = 0.0,
     basis: Basis = Basis.INDEPENDENT,
 ) -> Verdict:
     """Reproduced if the measured value is the published one or more, or less by no more than `within_pct` % of what is claimed
-    (see `number`).
+    (see `number`, also for `standard_error`).
 
-    For what a paper says its method gains, where another method or another engine runs here: more is no contradiction.
+    For what a paper gives as the least, and for what it says its method gains, where another engine runs here: more is no
+    contradiction.
     """
     if within_pct >= 100.0:
         raise InvalidParameter(f"within_pct={within_pct:g} accepts no gain at all: it must be below 100")
-    holds = measured >= published - within_pct / 100.0 * abs(published - neutral)
-    of = f" of its distance from {neutral:g}" if neutral else ""
-    said = f"as much or more counts, or up to {within_pct:g} %{of} less"
-    return Verdict(series, x, published, measured, _verdict(holds), _joined(said, why), basis)
+    least = published - within_pct / 100.0 * abs(published - neutral)
+    said = "as much or more counts" + (f", or up to {within_pct:g} %{_of(neutral)} less" if within_pct else "")
+    unsure = abs(measured - least) < 2.0 * standard_error
+    return _judged(
+        series, x, published, measured, holds=measured >= least, said=said, why=why, error=(unsure, standard_error), basis=basis
+    )
 
 
 def sentence(
@@ -115,14 +126,44 @@ def sentence(
     why: str,
     x: float | str | None = None,
     basis: Basis = Basis.INDEPENDENT,
+    unsure: bool = False,
 ) -> Verdict:
-    """Reproduced if what the sentence says holds by the test that `why` spells out."""
+    """Reproduced if what the sentence says holds by the test that `why` spells out; undecided if it is `unsure`: two standard
+    errors more or less would have it the other way.
+    """
+    if unsure:
+        return Verdict(
+            series, x, published, measured, UNDECIDED, _joined(why, "within two standard errors: more runs decide"), basis
+        )
     return Verdict(series, x, published, measured, _verdict(holds), why, basis)
 
 
 def not_rerun(series: str, *, published: float | str, why: str, x: float | str | None = None) -> Verdict:
-    """What a paper states and nothing here can measure; `why` says what is missing."""
-    return Verdict(series, x, published, "", NOT_RERUN, why)
+    """A statement that is not measured here, and why not."""
+    return Verdict(series, x, published, "not measured", NOT_RERUN, why)
+
+
+def _judged(
+    series: str,
+    x: float | str | None,
+    published: float,
+    measured: float,
+    *,
+    holds: bool,
+    said: str,
+    why: str,
+    error: tuple[bool, float],
+    basis: Basis,
+) -> Verdict:
+    """A compared number; `error` is whether chance may have decided, and the standard error."""
+    unsure, standard_error = error
+    if unsure:
+        said += f", with a standard error of {standard_error:.2g}: more runs decide"
+    return Verdict(series, x, published, measured, UNDECIDED if unsure else _verdict(holds), _joined(said, why), basis)
+
+
+def _of(neutral: float) -> str:
+    return f" of its distance from {neutral:g}" if neutral else ""
 
 
 def _verdict(holds: bool) -> str:  # noqa: FBT001 - what is judged

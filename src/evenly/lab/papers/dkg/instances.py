@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from evenly.kernels.types import F64
-from evenly.lab.papers.dkg.bench import Bench, Sample
+from evenly.lab.papers.dkg.bench import PAPER_RUNS, Bench, Sample
 from evenly.lab.papers.verdicts import Verdict, number, sentence
 from evenly.lab.simulation.keys import EVALUATED, Setting
 from evenly.report.figures import Bars, Curve, Curves, PaperFigure
@@ -25,6 +25,10 @@ QUADRATIC = Sample(
 
 EXACT_PCT = 1.0
 """How far from table 1 the mean lines may be."""
+HASHED_PCT = 5.0
+"""How far Universal's mean line may be. Its b differs so much from run to run that 1,000 of them are exact to 2.5 %, and the b
+that it is told from, O-apx's -100, is 65 % away.
+"""
 WORST_PCT = 3.0
 """How far from table 1 DKG's worst line may be."""
 UNIVERSAL_WORST_PCT = 10.0
@@ -37,9 +41,12 @@ SIZEABLE = 1.2
 
 _PUBLISHED_SIGMA = {2: {"published: least of universal": 2_800.0, "published: most of universal": 9_600.0}}
 """σ of figure 4, by k."""
+TIMES_LESS = 10.0
+"""A deviation that is so many times smaller is extremely small."""
+
 TABLE_1 = {
     ("o-apx", "mean"): (60.7, -100.0, EXACT_PCT),
-    ("universal", "mean"): (60.7, -60.7, EXACT_PCT),
+    ("universal", "mean"): (60.7, -60.7, HASHED_PCT),
     ("universal", "worst"): (87.3, -73.0, UNIVERSAL_WORST_PCT),
     ("dkg", "mean"): (60.7, -100.0, EXACT_PCT),
     ("dkg", "worst"): (62.0, -100.0, WORST_PCT),
@@ -120,6 +127,7 @@ def figure_2(bench: Bench) -> PaperFigure:
     gap = float(np.abs(dkg - exact).max())
     busiest = float(((100.0 + dkg_worst) / (100.0 + exact)).max() - 1.0) * 100.0
     slope = _line(universal_worst)[0]
+    closer = abs(100.0 - slope) < abs(slope - _line(exact)[0])
     rising = all((np.diff(values) > 0).all() for values in (exact, dkg, universal, dkg_worst, universal_worst))
     p1 = float(ZIPF_2.stream.probabilities[0])
     verdicts = [
@@ -157,8 +165,9 @@ def figure_2(bench: Bench) -> PaperFigure:
             "universal worst",
             published="Universal's worst is closer to SIA than to O-apx",
             measured=f"slope {slope:.1f} between {_line(exact)[0]:.1f} (O-apx) and 100 (SIA)",
-            holds=abs(100.0 - slope) < abs(slope - _line(exact)[0]),
+            holds=closer,
             why=f"by the slopes of the lines, as in table 1; {bench.worst_of}",
+            unsure=bench.fewer and not closer,
         ),
         sentence(
             "universal",
@@ -182,7 +191,7 @@ def figure_2(bench: Bench) -> PaperFigure:
 def figure_3(bench: Bench) -> PaperFigure:
     """σ over the number of instances, Zipf-2."""
     exact, single = _means(bench, "o-apx", "σ"), _means(bench, "sia", "σ")
-    gap = single - exact
+    gap, gain = single - exact, single - _means(bench, "dkg", "σ")
     turns = INSTANCES[int(exact.argmax())]
     verdicts = [
         sentence(
@@ -205,6 +214,13 @@ def figure_3(bench: Bench) -> PaperFigure:
             measured=f"{gap[0]:,.0f} at k = 2, {gap[-1]:,.0f} at k = 10",
             holds=bool((np.diff(gap) < 0).all()),
             why="the gap at each k + 1 must be below that at k",
+        ),
+        sentence(
+            "dkg",
+            published="and reduce DKG's gain",
+            measured=f"{gain[0]:,.0f} at k = 2, {gain[-1]:,.0f} at k = 10 below SIA",
+            holds=bool((np.diff(gain) < 0).all()),
+            why="what DKG's mean σ is below that of SIA must fall from each k to the next",
         ),
     ]
     panel = Curves("Zipf-2, Θ = 0.1, μ = 2", "instances k", "σ, tuples", _curves(bench, "σ", ZIPF_2))
@@ -236,30 +252,35 @@ def figure_4(bench: Bench) -> PaperFigure:
                 + (": a lucky hash leaves the heaviest key nearly alone" if better else ""),
             )
         )
-    dkg, universal = (bench.measure(ZIPF_2).at(_setting(series, 2))[1] for series in ("dkg", "universal"))
+    universal = bench.measure(ZIPF_2).at(_setting("universal", 2))[1]
     least, most = (round(float(edge) / 200.0) * 200.0 for edge in (universal.min(), universal.max()))
     for x, published, measured in (("smallest, k = 2", 2800.0, least), ("largest, k = 2", 9600.0, most)):
+        off = abs(measured - published) > 200.0
         verdicts.append(
             sentence(
                 "universal",
                 x=x,
                 published=f"{published:,.0f}",
                 measured=f"{measured:,.0f}",
-                holds=abs(measured - published) <= 200.0,
-                why=f"rounded to 200, one bar of difference is allowed; an extreme of {bench.runs:,} runs, of 10,000 there",
+                holds=not off,
+                why=f"rounded to 200, one bar of difference is allowed; an extreme of {bench.runs:,} runs, "
+                f"of {PAPER_RUNS:,} there",
+                unsure=off and bench.fewer and (measured > published if x.startswith("smallest") else measured < published),
             )
         )
-    spread = float(dkg.std() / dkg.mean()) * 100.0
-    verdicts.append(
-        sentence(
-            "dkg",
-            x=2,
-            published="DKG's σ has an extremely small variance, Universal's a large one",
-            measured=f"deviation {spread:.1f} % of the mean against {float(universal.std() / universal.mean()) * 100.0:.0f} %",
-            holds=bool(dkg.std() * 10.0 <= universal.std()),
-            why="DKG's σ must deviate ten times less than Universal's",
+    for k in (2, 5):
+        dkg, universal = (bench.measure(ZIPF_2).at(_setting(series, k))[1] for series in ("dkg", "universal"))
+        verdicts.append(
+            sentence(
+                "dkg",
+                x=k,
+                published="DKG's σ has an extremely small variance, Universal's a large one",
+                measured=f"deviation {float(dkg.std() / dkg.mean()) * 100.0:.1f} % of the mean against "
+                f"{float(universal.std() / universal.mean()) * 100.0:.0f} %",
+                holds=bool(TIMES_LESS * dkg.std() < universal.std()),
+                why=f"σ must deviate {TIMES_LESS:g} times less: by {dkg.std():,.0f} against {universal.std():,.0f} tuples",
+            )
         )
-    )
     return PaperFigure("4", "Distribution of σ over the runs, Zipf-2", panels, points, [verdict.row() for verdict in verdicts])
 
 
@@ -294,6 +315,7 @@ def figure_5(bench: Bench) -> PaperFigure:
             measured=f"worst {spread.min():.2f} to {spread.max():.2f} times the mean",
             holds=bool((spread > SIZEABLE).all()),
             why=f"above {SIZEABLE} times at every k; {bench.worst_of}",
+            unsure=bench.fewer and not (spread > SIZEABLE).all(),
         ),
         sentence(
             "universal",
@@ -308,6 +330,7 @@ def figure_5(bench: Bench) -> PaperFigure:
             measured=f"{unlucky.min():.2f} to {unlucky.max():.2f} times SIA's σ",
             holds=bool((unlucky >= 0.85).all()),
             why=f"at least 0.85 times at every k; {bench.worst_of}",
+            unsure=bench.fewer and not (unlucky >= 0.85).all(),
         ),
         sentence(
             "dkg",
@@ -317,8 +340,8 @@ def figure_5(bench: Bench) -> PaperFigure:
                 f"{s / 1e6:.2f} at μ = {mu}" for mu, s in zip((2, *MORE_BUCKETS), (means["dkg"][0], *finer), strict=True)
             )
             + " (σ in millions, k = 2)",
-            holds=bool((np.diff([means["dkg"][0], *finer]) < 0.0).all()),
-            why="the mean σ at k = 2 must fall from each μ to the next",
+            holds=bool((np.array(finer[1:]) < means["dkg"][0] / SIZEABLE).all()),
+            why=f"from μ = 16 on the mean σ at k = 2 must be {SIZEABLE} times smaller than at the paper's μ = 2",
         ),
     ]
     points = _points(bench, QUADRATIC, 2.0)

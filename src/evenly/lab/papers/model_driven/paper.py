@@ -32,8 +32,8 @@ PAPER = Publication[Bench](
         "rates": Experiment(figure_rates, FIXED_PLANS),
         "usage": Experiment(figure_usage, FIXED_PLANS),
         "latency": Experiment(figure_latency, FIXED_PLANS),
-        "rehearsed": Experiment(figure_rehearsed, REHEARSED_PLANS),
-        "scale": Experiment(figure_scale),
+        "rehearsed": Experiment(figure_rehearsed, REHEARSED_PLANS, ours=True),
+        "scale": Experiment(figure_scale, ours=True),
     },
 )
 """The numbers of the figures are lost in the text, so they have names."""
