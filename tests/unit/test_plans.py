@@ -9,7 +9,7 @@ import pytest
 from evenly.dataflow import Dataflow, Edge, Operator
 from evenly.dataflow.files import shipped_dataflow
 from evenly.errors import DoesNotFit, InvalidModel, InvalidParameter
-from evenly.lab.papers.model_driven.rates import large_dataflow
+from evenly.lab.papers.model_driven.ours import large_dataflow
 from evenly.planning import (
     AZURE_D,
     Assumptions,
