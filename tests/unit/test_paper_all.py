@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -110,3 +112,14 @@ def test_dkg_has_a_hundred_runs_at_least_and_plans_have_no_choice():
 def test_json_holds_no_other_words_than_the_verdicts():
     rows = PAPER.rows()
     assert json.loads(json.dumps(rows)) == rows
+
+
+def test_the_readme_has_the_counts_of_the_committed_table():
+    root = Path(__file__).parents[2]
+    table = (root / "docs" / "papers.md").read_text("utf-8")
+    readme = (root / "README.md").read_text("utf-8")
+    found = re.findall(r"^\| ([a-z-]+) \| \d+ \| (\d+) \| (\d+) \|", table, re.MULTILINE)
+    assert [name for name, *_ in found] == [*paper_all.RERUNS, "all"]
+    for name, independent, reproduced in found[:-1]:
+        (line,) = [line for line in readme.splitlines() if line.startswith("|") and f"`evenly paper {name}" in line]
+        assert f"{reproduced} of {independent} independent statements" in line, name

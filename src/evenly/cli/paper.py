@@ -41,7 +41,7 @@ def dkg(
     """Rerun "Efficient Key Grouping for Near-Optimal Load Balancing in Stream Processing Systems" (DKG, DEBS 2015).
 
     Every value and sentence of the text is compared with what is measured: reproduced, or not and why. All figures with
-    1,000 runs take a few minutes. Figure 10 needs a recorded trace: EVENLY_DATA names the folder that has it.
+    1,000 runs take a few minutes. Figure 10 has a recorded trace beside generated ones where EVENLY_DATA names its folder.
     """
     checked_runs(runs, FEWEST_RUNS, MOST_RUNS)
     rerun(DKG, DkgBench(runs, seed), figure, runs=runs, out=out, json=json)
