@@ -16,6 +16,8 @@ from pyspark.sql import functions as F
 import evenly
 from evenly.errors import CheckpointMismatch, DamagedData, DestinationFailed, InvalidParameter
 from evenly.sealed import sealed
+from evenly.spark.sending.encoding import BODY
+from evenly.spark.sending.kept import KeptBatches
 from http_receiver import HttpReceiver
 from line_receiver import without_doubles
 
@@ -279,3 +281,21 @@ def test_two_runs_of_a_batch_at_the_same_time_send_the_same_rows(spark, tmp_path
         assert [json.loads(body)["id"] for *_, body in receiver.rows()] == [0, 1, 2] * 2
     assert "another run of batch 1 has kept its rows" in caplog.text
     assert len(list((tmp_path / "evenly" / "sending" / "1").iterdir())) == 1
+
+
+def test_a_run_of_a_stream_that_another_has_left_behind_sends_nothing(spark, tmp_path, monkeypatch):
+    """While it writes what batch 1 is, the other sends that batch, cut otherwise, goes on, and removes what it had kept."""
+    one, other = (KeptBatches(spark, str(tmp_path), in_turn=True) for _ in range(2))
+    encoded = spark.range(3, numPartitions=3).select(F.col("id").cast("string").cast("binary").alias(BODY))
+
+    def overtaken(_):
+        monkeypatch.undo()
+        for batch in (1, 2):
+            other.rows(encoded.coalesce(1), "s", batch)
+        return False
+
+    monkeypatch.setattr("evenly.spark.sending.kept.is_held_at_driver", overtaken)
+    with pytest.raises(CheckpointMismatch, match="batch 1 is to be sent after batch 2"):
+        one.rows(encoded, "s", 1)
+    kept = {path.name for path in (tmp_path / "evenly" / "sending").iterdir() if not path.name.startswith(".")}
+    assert kept == {"2", "2.json"}

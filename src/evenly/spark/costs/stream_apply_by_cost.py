@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,9 @@ from pyspark.sql.types import StructType
 from evenly.costs.batch_memory import BatchMemory
 from evenly.costs.call_options import ONE_ROW_AT_A_TIME, CallOptions
 from evenly.costs.model import CostModel
+from evenly.costs.report import InstanceReport, may_fail_otherwise
 from evenly.costs.scheduler import CostScheduler
-from evenly.errors import InvalidParameter, StreamingMismatch
+from evenly.errors import InvalidParameter, StreamingMismatch, WorkerDied
 from evenly.spark.costs.apply_by_cost import Costs, check_watch, chosen_key, loaded
 from evenly.spark.costs.options import CostKey, Objective, StageOptions
 from evenly.spark.costs.row_ids import with_id
@@ -31,8 +32,10 @@ from evenly.spark.streaming.query_settings import QuerySettings, Trigger
 from evenly.spark.streaming.running_query import RunningQuery
 
 _LOG = logging.getLogger(__name__)
+_HANDED_OVER = 3
 Sink = Callable[[DataFrame, int], None]
-"""Writes the results of a batch. It may be called again with the same batch number, after a restart: then it must replace."""
+"""Writes the results of a batch. It may be called again with the same batch number, after a restart, or where an executor was
+lost while dead letters and results were written: then it must replace."""
 
 
 def stream_apply_by_cost(
@@ -72,7 +75,8 @@ def stream_apply_by_cost(
       how Spark calls the query.
     - `costs`: what to begin with; a checkpoint that exists has its own, unless the cost key is another one now.
     - `dead_letters(letters, batch_id)` gets the rows that failed (`failed_rows`), and `sink` only the others; it needs
-      `on_error="skip"`. It is called before `sink`.
+      `on_error="skip"`. It is called before `sink`. Where results were lost with an executor meanwhile, and computed again,
+      both are called once more: a row is in one of the two, whatever its function does the second time.
     - `watch`: a `CostWatch` that holds the reports of the last batches.
 
     The first batch is dealt evenly, later ones by cost where that pays. An executor that is slower than others
@@ -147,16 +151,35 @@ class Batches:
         try:
             reports = reports_of(ran)
             scheduler.report(batch_id, reports)
-            results = results_of(ran)
-            if self._dead_letters is not None:
-                self._dead_letters(failed_rows(results), batch_id)
-                results = good_rows(results)
-            self._sink(results, batch_id)
+            self._hand_over(ran, batch_id, reports)
             self._save(batch_id, scheduler)
         finally:
             ran.unpersist()
         if self._watch is not None:
             self._watch.take(batch_id, decision, reports, scheduler.model)
+
+    def _hand_over(self, ran: DataFrame, batch_id: int, reports: Sequence[InstanceReport]) -> None:
+        """Give the results to the sink, and those that failed to the other: of one run, so that each row is in one of them.
+
+        What is persisted is gone with its executor, and Spark then runs that part once more. A row that fails in one run and
+        not in the other would be in neither or in both.
+        """
+        results = results_of(ran)
+        if self._dead_letters is None:
+            self._sink(results, batch_id)
+            return
+        for _ in range(_HANDED_OVER):
+            self._dead_letters(failed_rows(results), batch_id)
+            self._sink(good_rows(results), batch_id)
+            before, reports = reports, reports_of(ran)
+            if not may_fail_otherwise(before, reports):
+                return
+            _LOG.warning("batch %d was partly run again while it was written, and is handed to its sinks once more", batch_id)
+        raise WorkerDied(
+            f"the results of batch {batch_id} were lost and computed again {_HANDED_OVER} times while dead_letters and sink "
+            "wrote them, so a row may be in both or in neither: see why executors end, or why the cache is cleared, and start "
+            "the query again, which runs the batch anew"
+        )
 
     def _save(self, batch_id: int, scheduler: CostScheduler) -> None:
         try:

@@ -67,12 +67,7 @@ class KeptBatches:
 
     def _keep(self, encoded: DataFrame, sender: str, batch: int) -> None:
         names = self._folder.names()
-        kept = sorted(int(name.removesuffix(_SUFFIX)) for name in names if re.fullmatch(r"\d+\.json", name))
-        if self._in_turn and kept and kept[-1] > batch:
-            raise CheckpointMismatch(
-                f"batch {batch} is to be sent after batch {kept[-1]}, and how it was cut when it was sent first is not known "
-                f"any more ({self._folder.path}): start with a new checkpoint and, if you name it, a new sender"
-            )
+        kept = self._in_order(names, batch)
         identity = F.lpad(F.hex(F.monotonically_increasing_id()), _DIGITS, "0")
         body = F.replace(F.base64(BODY), F.lit("\r\n"), F.lit(""))
         if is_held_at_driver(encoded):
@@ -85,12 +80,29 @@ class KeptBatches:
         if not self._folder.make(f"{batch}{_SUFFIX}", sealed(told, kind=_KIND, version=_VERSION)):
             _LOG.warning("another run of batch %d has kept its rows in %s meanwhile: those are sent", batch, there.path)
             there.remove(run)
+        try:
+            self._in_order(self._folder.names(), batch)
+        except CheckpointMismatch:
+            # Another application has sent this batch and gone on, and then removed what it had kept of it.
+            self._folder.remove(f"{batch}{_SUFFIX}")
+            self._folder.remove(str(batch))
+            raise
         # Folders without a list too: whoever removed the list may have been killed before the rows.
         for older in kept if self._in_turn else ():
             self._folder.remove(f"{older}{_SUFFIX}")
         for name in names if self._in_turn else ():
             if name.isdigit() and int(name) < batch:
                 self._folder.remove(name)
+
+    def _in_order(self, names: list[str], batch: int) -> list[int]:
+        """The batches that are kept, none of them a later one than `batch` where they are sent in turn."""
+        kept = sorted(int(name.removesuffix(_SUFFIX)) for name in names if re.fullmatch(r"\d+\.json", name))
+        if self._in_turn and kept and kept[-1] > batch:
+            raise CheckpointMismatch(
+                f"batch {batch} is to be sent after batch {kept[-1]}, and how it was cut when it was sent first is not known "
+                f"any more ({self._folder.path}): start with a new checkpoint and, if you name it, a new sender"
+            )
+        return kept
 
     def _checked(self, sender: str, batch: int) -> str:
         """The name of the folder that has the rows, which are all there."""
