@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import uuid
 from contextlib import contextmanager
 from itertools import pairwise
@@ -299,3 +300,20 @@ def test_a_run_of_a_stream_that_another_has_left_behind_sends_nothing(spark, tmp
         one.rows(encoded, "s", 1)
     kept = {path.name for path in (tmp_path / "evenly" / "sending").iterdir() if not path.name.startswith(".")}
     assert kept == {"2", "2.json"}
+
+
+def test_a_copy_of_a_checkpoint_needs_a_name_of_its_own_and_a_moved_one_goes_on(spark, source, tmp_path):
+    """What the copy sends of its next batches would have the identities of other rows of the original."""
+    first, copy, moved = (tmp_path / name for name in ("first", "copy", "moved"))
+    with HttpReceiver() as receiver:
+        run(streamed(spark, source), receiver.url, first)
+        (tmp_path / "link").symlink_to(first)
+        run(streamed(spark, source), receiver.url, tmp_path / "link")
+        shutil.copytree(first, copy)
+        with pytest.raises(CheckpointMismatch, match=r"/copy/.* is a copy of .*/first/.*: give this one .* sender="):
+            run(streamed(spark, source), receiver.url, copy)
+        run(streamed(spark, source), receiver.url, copy, sender="copy")
+        first.rename(moved)
+        run(streamed(spark, source), receiver.url, moved)
+        assert len(receiver.rows()) == ROWS
+    assert not list(moved.glob("evenly/sending/here-*"))
