@@ -212,6 +212,8 @@ def test_a_checkpoint_is_a_path(spark, df, rows, tmp_path, monkeypatch, checkpoi
     ("checkpoint", "kind", "told"),
     [
         ("12:30/visits", InvalidParameter, "'12:30/visits' is not a path that Spark can read .*colon"),
+        ("file://data/visits", InvalidParameter, "on a host called 'data', .* write '/data/visits' or 'file:///data/visits'"),
+        ("//data/visits", InvalidParameter, "on a host called 'data', .* write '/data/visits' or 'file:///data/visits'"),
         ("nowhere://bucket/visits", UnreadableFile, "on a file system that this Spark cannot reach .*nowhere"),
     ],
 )

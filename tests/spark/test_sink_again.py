@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import uuid
 from contextlib import contextmanager
 from itertools import pairwise
@@ -16,6 +17,8 @@ from pyspark.sql import functions as F
 import evenly
 from evenly.errors import CheckpointMismatch, DamagedData, DestinationFailed, InvalidParameter
 from evenly.sealed import sealed
+from evenly.spark.sending.encoding import BODY
+from evenly.spark.sending.kept import KeptBatches
 from http_receiver import HttpReceiver
 from line_receiver import without_doubles
 
@@ -279,3 +282,38 @@ def test_two_runs_of_a_batch_at_the_same_time_send_the_same_rows(spark, tmp_path
         assert [json.loads(body)["id"] for *_, body in receiver.rows()] == [0, 1, 2] * 2
     assert "another run of batch 1 has kept its rows" in caplog.text
     assert len(list((tmp_path / "evenly" / "sending" / "1").iterdir())) == 1
+
+
+def test_a_run_of_a_stream_that_another_has_left_behind_sends_nothing(spark, tmp_path, monkeypatch):
+    """While it writes what batch 1 is, the other sends that batch, cut otherwise, goes on, and removes what it had kept."""
+    one, other = (KeptBatches(spark, str(tmp_path), in_turn=True) for _ in range(2))
+    encoded = spark.range(3, numPartitions=3).select(F.col("id").cast("string").cast("binary").alias(BODY))
+
+    def overtaken(_):
+        monkeypatch.undo()
+        for batch in (1, 2):
+            other.rows(encoded.coalesce(1), "s", batch)
+        return False
+
+    monkeypatch.setattr("evenly.spark.sending.kept.is_held_at_driver", overtaken)
+    with pytest.raises(CheckpointMismatch, match="batch 1 is to be sent after batch 2"):
+        one.rows(encoded, "s", 1)
+    kept = {path.name for path in (tmp_path / "evenly" / "sending").iterdir() if not path.name.startswith(".")}
+    assert kept == {"2", "2.json"}
+
+
+def test_a_copy_of_a_checkpoint_needs_a_name_of_its_own_and_a_moved_one_goes_on(spark, source, tmp_path):
+    """What the copy sends of its next batches would have the identities of other rows of the original."""
+    first, copy, moved = (tmp_path / name for name in ("first", "copy", "moved"))
+    with HttpReceiver() as receiver:
+        run(streamed(spark, source), receiver.url, first)
+        (tmp_path / "link").symlink_to(first)
+        run(streamed(spark, source), receiver.url, tmp_path / "link")
+        shutil.copytree(first, copy)
+        with pytest.raises(CheckpointMismatch, match=r"/copy/.* is a copy of .*/first/.*: give this one .* sender="):
+            run(streamed(spark, source), receiver.url, copy)
+        run(streamed(spark, source), receiver.url, copy, sender="copy")
+        first.rename(moved)
+        run(streamed(spark, source), receiver.url, moved)
+        assert len(receiver.rows()) == ROWS
+    assert not list(moved.glob("evenly/sending/here-*"))

@@ -93,6 +93,19 @@ def test_answers_after_a_move_are_those_of_plain_spark_and_every_group_is_on_its
     assert on_its_instance(query.groups(), new)
 
 
+def test_a_checkpoint_whose_state_was_moved_may_be_moved_to_another_folder(spark, files, mappings, tmp_path):
+    """transformWithState names the files of its schemas by their whole path."""
+    old, new = mappings
+    query = Query(spark, files, tmp_path, *OPERATORS["transformWithState"])
+    query.run(old, 0)
+    migrate_state(spark, query.checkpoint, **KEY, old=old, new=new)
+    query.checkpoint = query.checkpoint.rename(tmp_path / "elsewhere")
+    assert recover(spark, query.checkpoint) == 2
+    query.run(new, 1)
+    assert query.answers() == query.plain(0, 1)
+    assert migrate_state(spark, query.checkpoint, **KEY, old=new, new=replace(old, version=3)).rows_moved > 0
+
+
 @pytest.fixture
 def changelogs(spark):
     """RocksDB's other way to write state: changes after each batch, a snapshot now and then."""

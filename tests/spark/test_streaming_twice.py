@@ -25,6 +25,50 @@ def test_a_call_that_looked_before_another_began_goes_on_under_the_mapping_of_th
     assert visits.misplaced(query.mapping) == (len(visits.expected("user")), 0)
 
 
+def test_of_two_first_starts_at_once_both_go_by_the_mapping_that_was_written_first(visits):
+    """The other one is in another application, which nothing here can see: it comes while this one is being built."""
+    visits.add()
+    counts, mapping = visits.counts("user"), turned(by_hash())
+
+    def failing(_):
+        raise RuntimeError("Spark lets one of them begin")
+
+    def built(placed):
+        with pytest.raises(RuntimeError, match="lets one of them begin"):
+            visits.run(failing, look=False, controller=False)
+        return counts(placed)
+
+    query = visits.run(built, mapping=mapping, controller=False)
+    visits.add()
+    again = visits.run(counts, controller=False)
+    assert again.mapping == query.mapping
+    assert again.mapping.buckets.tolist() == mapping.buckets.tolist()
+    assert visits.written("user") == visits.expected("user")
+
+
+def test_of_two_first_starts_with_mappings_of_their_own_the_one_whose_mapping_is_not_there_any_more_is_refused(spark, visits):
+    visits.add()
+    placement = Placement(("user",), INSTANCES, "slot", types=("string",))
+
+    def built(placed):
+        other = MappingStore(spark, visits.checkpoint, placement)
+        other.begin(turned(by_hash()), "given", given=True)
+        return visits.counts("user")(placed)
+
+    with pytest.raises(CheckpointMismatch, match=r"another run .* has changed .*: run one query on a checkpoint at a time"):
+        visits.run(built, mapping=by_hash(), controller=False)
+    assert spark.streams.active == []
+
+
+def test_a_query_that_waits_for_its_first_rows_has_its_mapping(visits):
+    """It may do so in another application."""
+    waiting = visits.run(visits.counts("user"), mapping=by_hash(), controller=False)
+    visits.add()
+    query = visits.run(visits.counts("user"), mapping=turned(by_hash()), controller=False)
+    assert query.mapping == waiting.mapping
+    assert visits.written("user") == visits.expected("user")
+
+
 @pytest.mark.usefixtures("rocksdb")
 def test_a_handle_that_another_run_has_overtaken_writes_over_nothing(visits):
     visits.add()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import struct
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Self
 
@@ -150,3 +151,11 @@ def _plain(name: str, column: NDArray[Any]) -> NDArray[Any]:
     if column.ndim != 1 or column.dtype not in (np.dtype(np.int64), np.dtype(np.float64)):
         raise InvalidParameter(f"column {name!r} is {column.dtype} of shape {column.shape}: give one row of int64 or float64")
     return column
+
+
+def may_fail_otherwise(before: Sequence[InstanceReport], after: Sequence[InstanceReport]) -> bool:
+    """Whether an instance was run again between two looks at its reports, and rows of it failed in one of the runs."""
+    first, second = ({it.instance: it for it in reports} for reports in (before, after))
+    return first.keys() != second.keys() or any(
+        it != second[instance] and (it.errors > 0 or second[instance].errors > 0) for instance, it in first.items()
+    )

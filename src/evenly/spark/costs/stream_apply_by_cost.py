@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,14 @@ from pyspark.sql.types import StructType
 
 from evenly.costs.call_options import ONE_ROW_AT_A_TIME, CallOptions
 from evenly.costs.model import CostModel
-from evenly.errors import InvalidParameter, StreamingMismatch
+from evenly.costs.report import may_fail_otherwise
+from evenly.errors import InvalidParameter, StreamingMismatch, WorkerDied
 from evenly.spark.costs.apply_by_cost import Costs, check_watch, chosen_key, loaded
-from evenly.spark.costs.cost_batches import CostBatches
+from evenly.spark.costs.cost_batches import CostBatches, RanBatch
 from evenly.spark.costs.options import CostKey, Objective, StageOptions
 from evenly.spark.costs.row_ids import with_id
 from evenly.spark.costs.skipped import failed_rows, good_rows
-from evenly.spark.costs.stage import CallStage
+from evenly.spark.costs.stage import CallStage, reports_of
 from evenly.spark.costs.store import CostStore
 from evenly.spark.costs.watch import CostWatch
 from evenly.spark.features import Feature, require
@@ -25,8 +27,11 @@ from evenly.spark.frames import check_frame
 from evenly.spark.streaming.query_settings import QuerySettings, Trigger
 from evenly.spark.streaming.running_query import RunningQuery
 
+_LOG = logging.getLogger(__name__)
+_HANDED_OVER = 3
 Sink = Callable[[DataFrame, int], None]
-"""Writes the results of a batch. It may be called again with the same batch number, after a restart: then it must replace."""
+"""Writes the results of a batch. It may be called again with the same batch number, after a restart, or where an executor was
+lost while dead letters and results were written: then it must replace."""
 
 
 def stream_apply_by_cost(
@@ -66,7 +71,8 @@ def stream_apply_by_cost(
       how Spark calls the query.
     - `costs`: what to begin with; a checkpoint that exists has its own, unless the cost key is another one now.
     - `dead_letters(letters, batch_id)` gets the rows that failed (`failed_rows`), and `sink` only the others; it needs
-      `on_error="skip"`. It is called before `sink`.
+      `on_error="skip"`. It is called before `sink`. Where results were lost with an executor meanwhile, and computed again,
+      both are called once more: a row is in one of the two, whatever its function does the second time.
     - `watch`: a `CostWatch` that holds the reports of the last batches.
 
     The first batch is dealt evenly, later ones by cost where that pays. An executor that is slower than others
@@ -113,13 +119,32 @@ class _Written:
         """One batch: run, measured, handed to the sink, saved."""
         batch = self._batches.run(df, batch_id)
         try:
-            results = batch.results
-            if self._dead_letters is not None:
-                self._dead_letters(failed_rows(results), batch_id)
-                results = good_rows(results)
-            self._sink(results, batch_id)
+            self._hand_over(batch)
             self._batches.keep(batch)
         finally:
             batch.release()
         if self._watch is not None:
             self._watch.take(batch_id, batch.decision, batch.reports, batch.scheduler.model)
+
+    def _hand_over(self, batch: RanBatch) -> None:
+        """Give the results to the sink, and those that failed to the other: of one run, so that each row is in one of them.
+
+        What is persisted is gone with its executor, and Spark then runs that part once more. A row that fails in one run and
+        not in the other would be in neither or in both.
+        """
+        results, number, reports = batch.results, batch.number, batch.reports
+        if self._dead_letters is None:
+            self._sink(results, number)
+            return
+        for _ in range(_HANDED_OVER):
+            self._dead_letters(failed_rows(results), number)
+            self._sink(good_rows(results), number)
+            before, reports = reports, reports_of(batch.ran)
+            if not may_fail_otherwise(before, reports):
+                return
+            _LOG.warning("batch %d was partly run again while it was written, and is handed to its sinks once more", number)
+        raise WorkerDied(
+            f"the results of batch {number} were lost and computed again {_HANDED_OVER} times while dead_letters and sink "
+            "wrote them, so a row may be in both or in neither: see why executors end, or why the cache is cleared, and start "
+            "the query again, which runs the batch anew"
+        )

@@ -12,10 +12,12 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from evenly.errors import DamagedData, InvalidParameter, UnreadableFile
+from evenly.errors import DamagedData, InvalidParameter, UnreadableFile, UnwritableFile
 
 _LOG = logging.getLogger(__name__)
 _GLOB = re.compile(r"([\\{}\[\]*?])")
+_HOST = re.compile(r"(?:file:)?//([^/]+)", re.IGNORECASE)
+"""A local path that begins with two slashes: what follows them is a host's name."""
 
 
 def as_it_is(path: str) -> str:
@@ -29,6 +31,12 @@ def as_it_is(path: str) -> str:
 
 def located(spark: SparkSession, path: str, settings: Any = None) -> tuple[Any, Any]:
     """A path as Hadoop's object of it, and the file system that it is on; `settings` are those of the session by default."""
+    if host := _HOST.match(path):
+        rest = path[host.start(1) :]
+        raise InvalidParameter(
+            f"{path!r} is on a host called {host.group(1)!r}, because two slashes begin a host's name: write '/{rest}' or "
+            f"'file:///{rest}'"
+        )
     java: Any = spark
     settings = java._jsparkSession.sessionState().newHadoopConf() if settings is None else settings
     try:
@@ -135,7 +143,10 @@ class Folder:
 
     def write(self, name: str, text: str) -> None:
         """Write under another name, then rename over `name`: a reader sees the old content or the new, never a part."""
-        self._write(name, text, self._rename.OVERWRITE)
+        try:
+            self._write(name, text, self._rename.OVERWRITE)
+        except Py4JJavaError as error:
+            raise self._unwritable(name, error) from error
 
     def make(self, name: str, text: str) -> bool:
         """Write a file that is not there yet, whole; whether it was so. One that is there stays as it is."""
@@ -144,8 +155,14 @@ class Folder:
         except Py4JJavaError as error:
             if error.java_exception.getClass().getSimpleName() == "FileAlreadyExistsException":
                 return False
-            raise
+            raise self._unwritable(name, error) from error
         return True
+
+    def _unwritable(self, name: str, error: Py4JJavaError) -> UnwritableFile:
+        return UnwritableFile(
+            f"{self.path}/{name} cannot be written ({_reason(error)}): see that there is room on its disk, and that you may "
+            "write to the folder"
+        )
 
     @property
     def _rename(self) -> Any:

@@ -1,7 +1,7 @@
 """What a batch sends, kept beside its checkpoint until it is known to have been sent.
 
     <checkpoint>/evenly/sending/17/9f…/…  the bodies of batch 17, each with the partition and the number that it is sent under
-    <checkpoint>/evenly/sending/17.json   the sender, the folder above, and the name and length of every file in it
+    <checkpoint>/evenly/sending/17.json   the sender, this place, the folder above, and the name and length of every file in it
 
 Nothing leaves before the second file is there, and everything is sent from the first. So a batch that is run again is sent as
 the same rows under the same identities, whatever has changed since: the cores that Spark cuts its input by, settings, the
@@ -16,11 +16,12 @@ from __future__ import annotations
 import logging
 import re
 import uuid
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from evenly.errors import CheckpointMismatch, DamagedData
+from evenly.errors import CheckpointMismatch, DamagedData, EvenlyError
 from evenly.sealed import opened, sealed
 from evenly.spark.jvm.hadoop_files import Folder, as_it_is
 from evenly.spark.jvm.java_errors import Py4JJavaError
@@ -44,8 +45,42 @@ class KeptBatches:
 
     def __init__(self, spark: SparkSession, checkpoint: str, *, in_turn: bool) -> None:
         self._spark = spark
-        self._folder = Folder(spark, checkpoint).child("evenly").child("sending")
+        root = Folder(spark, checkpoint)
+        self._folder = root.child("evenly").child("sending")
+        self._at = root.resolved("evenly/sending")
         self._in_turn = in_turn
+
+    def check_alone(self, sender: str) -> None:
+        """Refuse a copy of a checkpoint whose original is still there, unless it has another sender.
+
+        Both would send their next batches under the same identities, and a receiver drops what it takes for a double. A
+        checkpoint that was moved, or is called by another path, is the same one.
+        """
+        batches = self._kept(self._folder.names())
+        if not batches:
+            return
+        told = self._told(batches[-1])
+        at = str(told.get("at", self._at))
+        if told["sender"] != sender or at == self._at or not self._is_another(at, sender):
+            return
+        raise CheckpointMismatch(
+            f"{self._at} is a copy of {at}, and both would send other rows under the identities of the sender {sender!r}, of "
+            "which a receiver drops one: give this one a name of its own, sender=, or delete the other if nobody uses it"
+        )
+
+    def _is_another(self, at: str, sender: str) -> bool:
+        """Whether this sender is still kept at another place, which is not this folder under another path."""
+        mark = f"here-{uuid.uuid4().hex}"
+        self._folder.write(mark, "")
+        try:
+            other = KeptBatches(self._spark, at.removesuffix("/evenly/sending"), in_turn=True)
+            names = other._folder.names()
+            batches = self._kept(names)
+            return mark not in names and bool(batches) and other._told(batches[-1])["sender"] == sender
+        except (EvenlyError, Py4JJavaError):  # nothing that can be read, so nothing that goes on
+            return False
+        finally:
+            self._folder.remove(mark)
 
     def rows(self, encoded: DataFrame, sender: str, batch: int) -> DataFrame:
         """What batch `batch` sends, with identities: as it was kept when it was first run, or `encoded` if it never was."""
@@ -67,12 +102,7 @@ class KeptBatches:
 
     def _keep(self, encoded: DataFrame, sender: str, batch: int) -> None:
         names = self._folder.names()
-        kept = sorted(int(name.removesuffix(_SUFFIX)) for name in names if re.fullmatch(r"\d+\.json", name))
-        if self._in_turn and kept and kept[-1] > batch:
-            raise CheckpointMismatch(
-                f"batch {batch} is to be sent after batch {kept[-1]}, and how it was cut when it was sent first is not known "
-                f"any more ({self._folder.path}): start with a new checkpoint and, if you name it, a new sender"
-            )
+        kept = self._in_order(names, batch)
         identity = F.lpad(F.hex(F.monotonically_increasing_id()), _DIGITS, "0")
         body = F.replace(F.base64(BODY), F.lit("\r\n"), F.lit(""))
         if is_held_at_driver(encoded):
@@ -81,10 +111,17 @@ class KeptBatches:
         run = uuid.uuid4().hex[:12]
         there = self._folder.child(str(batch))
         encoded.select(F.concat(identity, body)).write.options(**_WRITING).text(f"{there.path}/{run}")
-        told = {"sender": sender, "batch": batch, "rows": run, "files": _files(there.child(run))}
+        told = {"sender": sender, "batch": batch, "at": self._at, "rows": run, "files": _files(there.child(run))}
         if not self._folder.make(f"{batch}{_SUFFIX}", sealed(told, kind=_KIND, version=_VERSION)):
             _LOG.warning("another run of batch %d has kept its rows in %s meanwhile: those are sent", batch, there.path)
             there.remove(run)
+        try:
+            self._in_order(self._folder.names(), batch)
+        except CheckpointMismatch:
+            # Another application has sent this batch and gone on, and then removed what it had kept of it.
+            self._folder.remove(f"{batch}{_SUFFIX}")
+            self._folder.remove(str(batch))
+            raise
         # Folders without a list too: whoever removed the list may have been killed before the rows.
         for older in kept if self._in_turn else ():
             self._folder.remove(f"{older}{_SUFFIX}")
@@ -92,14 +129,33 @@ class KeptBatches:
             if name.isdigit() and int(name) < batch:
                 self._folder.remove(name)
 
-    def _checked(self, sender: str, batch: int) -> str:
-        """The name of the folder that has the rows, which are all there."""
+    def _in_order(self, names: list[str], batch: int) -> list[int]:
+        """The batches that are kept, none of them a later one than `batch` where they are sent in turn."""
+        kept = self._kept(names)
+        if self._in_turn and kept and kept[-1] > batch:
+            raise CheckpointMismatch(
+                f"batch {batch} is to be sent after batch {kept[-1]}, and how it was cut when it was sent first is not known "
+                f"any more ({self._folder.path}): start with a new checkpoint and, if you name it, a new sender"
+            )
+        return kept
+
+    @staticmethod
+    def _kept(names: list[str]) -> list[int]:
+        return sorted(int(name.removesuffix(_SUFFIX)) for name in names if re.fullmatch(r"\d+\.json", name))
+
+    def _told(self, batch: int) -> dict[str, Any]:
+        """What the list of a batch says."""
         source = f"{self._folder.path}/{batch}{_SUFFIX}"
         try:
             text = self._folder.read(f"{batch}{_SUFFIX}")
         except Py4JJavaError as error:
             raise DamagedData(f"{source} cannot be read: {error.java_exception.toString()}") from error
-        told = opened(text, kind=_KIND, version=_VERSION, what="batch", source=source)
+        return opened(text, kind=_KIND, version=_VERSION, what="batch", source=source)
+
+    def _checked(self, sender: str, batch: int) -> str:
+        """The name of the folder that has the rows, which are all there."""
+        source = f"{self._folder.path}/{batch}{_SUFFIX}"
+        told = self._told(batch)
         if told["sender"] != sender:
             raise CheckpointMismatch(
                 f"batch {batch} was begun by the sender {told['sender']!r}, not {sender!r} ({source}): send it under that name "

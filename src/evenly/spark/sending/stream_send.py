@@ -21,6 +21,7 @@ from evenly.spark.jvm.row_order import comes_in_any_order, in_one_order
 from evenly.spark.sending.encoding import BODY, bodies
 from evenly.spark.sending.kept import KeptBatches
 from evenly.spark.sending.tasks import checked_sender, send_bodies
+from evenly.spark.state.lineage import query_id
 from evenly.spark.streaming.query_settings import QuerySettings, Trigger
 from evenly.spark.streaming.running_query import RunningQuery
 
@@ -76,6 +77,9 @@ def stream_send(
     run = "" if repeatable else f".{uuid.uuid4().hex[:12]}"
     if sender is not None:
         checked_sender(f"{checked_sender(sender)}{run}")
+    known = sender or query_id(Folder(spark, settings.checkpoint))
+    if repeatable and known is not None:
+        KeptBatches(spark, settings.checkpoint, in_turn=True).check_alone(known)
 
     def send_batch(batch_rows: DataFrame, batch: int) -> None:
         session = batch_rows.sparkSession

@@ -179,6 +179,8 @@ def recover(spark: SparkSession, checkpoint: str | os.PathLike[str]) -> int | No
         return None
     lineage.verify(spark, path, record)
     lineage.sweep(spark, path, record)
+    if record.folder:
+        lineage.describe(spark, path, record.folder)  # the whole checkpoint may have been moved to another place
     if intent is not None and folder.has(_INTENT):
         reached("cleared")
         folder.remove(_INTENT)
@@ -266,9 +268,9 @@ def _undone_by_another(path: str) -> ImmovableState:
 
 def _undo(spark: SparkSession, path: str, record: Record | None, target: str) -> None:
     """Take back whatever a move that did not come into force has done, from wherever it ended."""
-    lineage.reopen(spark, location(path, "" if record is None else record.folder))
     for folder in (target, lineage.written_at(target)):
-        Folder(spark, path).remove(folder)
+        Folder(spark, path).remove(folder)  # first, because there may be no room left on the disk
+    lineage.reopen(spark, location(path, "" if record is None else record.folder))
     reached("cleared")
     Folder(spark, path).child("evenly").remove(_INTENT)
 

@@ -18,12 +18,11 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from evenly.errors import CheckpointMismatch, DamagedData
+from evenly.errors import CheckpointMismatch, DamagedData, EvenlyError
 from evenly.keys.mapping import Mapping
 from evenly.sealed import opened, sealed
 from evenly.spark.jvm.hadoop_files import Folder
 from evenly.spark.jvm.java_errors import Py4JJavaError
-from evenly.spark.jvm.starting import running_query_ids
 from evenly.spark.placing.mapping_check import check_fit, hashed_alike
 from evenly.spark.placing.placement import Span
 from evenly.spark.state import lineage
@@ -85,6 +84,7 @@ class MappingStore:
         self.placement = placement
         self._digests: dict[int, str] = {}
         self._seen = ""  # the digest of the log as this one last read or wrote it
+        self._own = False
         self.versions: tuple[Version, ...] = ()
 
     def load(self) -> tuple[Version, ...]:
@@ -100,6 +100,9 @@ class MappingStore:
                 )
             self.versions = ()
             return self.versions
+        return self._logged()
+
+    def _logged(self) -> tuple[Version, ...]:
         content = self._read_log()
         self._check_placement(content)
         try:
@@ -137,13 +140,61 @@ class MappingStore:
         self._digests[mapping.version] = _digest(text.encode())
         reached("proposed")
 
+    def begin(self, mapping: Mapping, reason: str, *, given: bool) -> Mapping:
+        """Put the first version of a query that has not begun in force; the mapping that it has then.
+
+        That is the one which another start has put there meanwhile, such as another application's, unless it is of another
+        placement, or another one was `given`: both go on under what is written, and not each under its own.
+        """
+        fitted = replace(mapping, columns=self.placement.key, types=self.placement.types)
+        text, name = fitted.to_json(), _file(fitted.version)
+        self._own = self._folder.make(name, text)
+        if not self._own:
+            there = None if given else self._left_by_another(name)
+            self._own = there is None
+            if there is None:
+                self._folder.write(name, text)
+            else:
+                fitted, text = there, self._read(name).decode()
+        self._digests = {fitted.version: _digest(text.encode())}
+        stamped = Version(fitted.version, reason, ((fitted.version, None),), written_at=_now())
+        reached("proposed")
+        if not self._folder.make(_LOG, self._log((stamped,))) and not self._same_log():
+            self._folder.write(_LOG, self._log((stamped,)))
+        self.load()
+        reached("enforced")
+        return fitted
+
+    def take_back(self) -> None:
+        """Remove the first version of a start that failed: it binds nobody. Not if a query has begun, or another wrote it."""
+        if self._own and self._is_unchanged() and not self.begun():
+            self._folder.remove(_LOG)
+            self._folder.remove(_file(self.versions[-1].number))
+
+    def _left_by_another(self, name: str) -> Mapping | None:
+        """The mapping that is there, if it can be that of this placement."""
+        try:
+            there = Mapping.from_json(self._read(name))
+            self.placement.check(there)
+        except EvenlyError:
+            return None
+        return there if there.columns == self.placement.key and there.types == self.placement.types else None
+
+    def _same_log(self) -> bool:
+        """Whether the log that is there is of this placement, and of its first mapping as it is here."""
+        wanted = dict(self._digests)
+        try:
+            found = MappingStore(self._spark, self._checkpoint.path, self.placement)
+            return len(found._logged()) == 1 and found._digests == wanted
+        except EvenlyError:
+            return False
+
     def enforce(self, version: Version) -> None:
         """Put a version in force. Its mappings must have been proposed."""
         for number, _ in version.spans:
             if number not in self._digests:
                 self._digests[number] = _digest(self._read(_file(number)))
-        stamped = replace(version, written_at=datetime.now(UTC).isoformat(timespec="seconds"))
-        self._write_log((*self.versions, stamped))
+        self._write_log((*self.versions, replace(version, written_at=_now())))
         reached("enforced")
 
     def note(self, number: int, figures: dict[str, float]) -> None:
@@ -154,14 +205,16 @@ class MappingStore:
             )
 
     def begun(self) -> bool:
-        """Whether the query has written anything, or runs and soon will: only then may there be state under a mapping."""
+        """Whether the query was ever started: only then may there be state under a mapping, now or as soon as rows come.
+
+        Spark writes `metadata` at the start, and offsets with the first rows. A query that waits for rows may be one of
+        another application.
+        """
         logs = ("offsets", "commits", lineage.LINEAGES)
-        if any(self._checkpoint.child(name).names() for name in logs) or lineage.is_closed(self._checkpoint):
-            return True
-        return lineage.query_id(self._checkpoint) in running_query_ids(self._spark)
+        return self._checkpoint.has("metadata") or any(self._checkpoint.child(name).names() for name in logs)
 
     def _is_unchanged(self) -> bool:
-        """Whether the log is what this one last read or wrote. The first version is written over what never came to a start."""
+        """Whether the log is what this one last read or wrote."""
         return not self.versions or (self._folder.has(_LOG) and _digest(self._read(_LOG)) == self._seen)
 
     def check_unchanged(self) -> None:
@@ -172,14 +225,17 @@ class MappingStore:
                 f"version {self.versions[-1].number}: run one query on a checkpoint at a time, and ask the one that runs now"
             )
 
-    def _write_log(self, versions: tuple[Version, ...]) -> None:
-        self.check_unchanged()
+    def _log(self, versions: tuple[Version, ...]) -> str:
         content = {
             **self.placement.told(),
             "mappings": {str(number): digest for number, digest in sorted(self._digests.items())},
             "versions": [{**asdict(version), "spans": [list(span) for span in version.spans]} for version in versions],
         }
-        text = sealed(content, kind=FORMAT, version=FORMAT_VERSION, indent=1)
+        return sealed(content, kind=FORMAT, version=FORMAT_VERSION, indent=1)
+
+    def _write_log(self, versions: tuple[Version, ...]) -> None:
+        self.check_unchanged()
+        text = self._log(versions)
         self._folder.write(_LOG, text)
         self._seen = _digest(text.encode())
         self.versions = versions
@@ -240,6 +296,10 @@ def _version(entry: dict[str, Any]) -> Version:
 
 def _remedy(name: str, stored: Any) -> str:
     return f"Cast the key columns to {', '.join(stored)}" if name == "types" else f"Use {name}={stored!r}"
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def _file(number: int) -> str:

@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from evenly.checks import checked_instances
-from evenly.errors import InvalidParameter, StreamingMismatch, UnknownColumn
+from evenly.errors import EvenlyError, InvalidParameter, StreamingMismatch, UnknownColumn
 from evenly.keys.controller import DriftController
 from evenly.keys.dkg import DKG
 from evenly.keys.mapping import Mapping
 from evenly.spark.features import Feature, require
 from evenly.spark.frames import check_frame, check_new_column
 from evenly.spark.jvm.hadoop_files import Folder
+from evenly.spark.jvm.java_errors import Py4JError
 from evenly.spark.keyed.keys import Key, key_names, type_names
 from evenly.spark.placing.canary import check_slots_lead
 from evenly.spark.placing.mapping_check import check_is, check_same_types
 from evenly.spark.streaming.changing import recover_move
 from evenly.spark.streaming.first_look import can_look, first_look
 from evenly.spark.streaming.keyed_query import KeyedQuery
-from evenly.spark.streaming.mapping_store import MappingStore, Placement, Version
+from evenly.spark.streaming.mapping_store import MappingStore, Placement
 from evenly.spark.streaming.query_settings import QuerySettings, Trigger
 from evenly.spark.streaming.starting import Build, Pipeline
 from evenly.spark.streaming.waiting import forgotten_end
@@ -104,14 +107,34 @@ def stream_by_key(
             in_force, why = store.mapping(store.versions[-1].number), ""
         else:
             in_force, why = first or _first_mapping(frames, placement, mapping, look=look)
-        deciding = None
-        if controller:
+
+        def deciding(mapping: Mapping) -> DriftController | None:
             # A change for new windows moves nothing, so there is no budget for it.
-            deciding = DriftController(in_force, threshold_pct=threshold_pct, budget_pct=100.0 if window else budget_pct)
-        if not store.versions:
-            store.propose(in_force)
-            store.enforce(Version(1, why, ((1, None),)))
-        return KeyedQuery(Pipeline(frames, build, settings), store, deciding)
+            budget = 100.0 if window else budget_pct
+            return DriftController(mapping, threshold_pct=threshold_pct, budget_pct=budget) if controller else None
+
+        watched, pipeline = deciding(in_force), Pipeline(frames, build, settings)
+        if store.versions:
+            return KeyedQuery(pipeline, store, watched)
+        in_force = store.begin(in_force, why, given=mapping is not None)
+        return _started_first(pipeline, store, deciding(in_force))
+
+
+def _started_first(pipeline: Pipeline, store: MappingStore, controller: DriftController | None) -> KeyedQuery:
+    """Start a query that has never been. One that cannot be leaves no mapping; and it goes on only if its mapping is still that
+    of the checkpoint, where an application that began it at the same time may have put another one."""
+    try:
+        query = KeyedQuery(pipeline, store, controller)
+    except BaseException:
+        with suppress(EvenlyError, PySparkException, Py4JError):  # what kept it from its start is what counts
+            store.take_back()
+        raise
+    try:
+        store.check_unchanged()
+    except BaseException:
+        query.stop()
+        raise
+    return query
 
 
 def _starting(spark: SparkSession, checkpoint: str) -> threading.RLock:
