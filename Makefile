@@ -11,7 +11,7 @@ SCHEDULES := 300
 FAULTS := faults-$(SEED)-$(SCHEDULES).json
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint test-unit test-spark test-browser test-old-spark test-wheel test-faults bench-micro bench-spark bench-groups bench-hot-key \
+.PHONY: help demo test test-long lint test-unit test-spark test-browser test-old-spark test-wheel test-faults bench-micro bench-spark bench-groups bench-hot-key \
 	bench-emission bench-word-count bench-outbox bench-dataflow bench-shuffle bench-cost bench-keys bench-stage bench-streaming bench-drift bench-diagnosis bench-plan papers recorded lock format clean
 
 help: ## Explain every target
@@ -20,8 +20,12 @@ help: ## Explain every target
 demo: $(READY) ## Run a skewed Spark job twice, as Spark does it and with Evenly, and show who was busy
 	@$(BIN)/evenly demo
 
-test: $(READY) $(CLASSES) lint ## Check style, types and layers, then run all tests
+test: $(READY) $(CLASSES) ## Check style, types and layers, then run all tests but the longest
+	@$(BIN)/python tests/compile_kernels.py & $(MAKE) --no-print-directory lint && wait
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+
+test-long: $(READY) $(CLASSES) ## Run the tests that take a minute or more: killed drivers, a disturbed cluster
+	$(BIN)/python -m pytest -m long
 
 lint: $(READY) ## Check style, types and layers
 	$(BIN)/ruff check

@@ -232,7 +232,7 @@ def test_a_move_cut_short_at_any_step_is_undone_or_finished_and_so_is_its_recove
         assert query.groups() == states[version]
 
 
-@pytest.mark.parametrize("step", ["rewriting", "closed", "exchanged"])
+@pytest.mark.parametrize("step", [*(pytest.param(it, marks=pytest.mark.long) for it in ("rewriting", "closed")), "exchanged"])
 def test_after_a_kill_the_query_goes_on_as_if_nothing_had_been(spark, stopped, mappings, tmp_path, step):
     query = copied(stopped, tmp_path / "query")
     for mapping in mappings:

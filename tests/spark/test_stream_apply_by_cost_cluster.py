@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("psutil", reason="processes of a cluster are found with psutil")
+pytestmark = pytest.mark.long
 
 ROWS, BATCHES = 240, 4
 

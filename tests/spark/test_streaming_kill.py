@@ -45,7 +45,7 @@ def last_counts(folder, keys):
     return batches.groupby(keys, dropna=False)["count"].max().to_dict()
 
 
-@pytest.mark.parametrize("kind", STEPS)
+@pytest.mark.parametrize("kind", ["window", pytest.param("moved", marks=pytest.mark.long)])
 def test_a_killed_driver_goes_on_as_if_nothing_had_happened(tmp_path, kind):
     rows = stage(tmp_path, len(STEPS[kind]) + 4)
     for step in STEPS[kind]:
