@@ -1,4 +1,4 @@
-"""Compiles the kernels that most tests use, while something else is checked: else each process of the tests compiles them anew."""
+"""Compiles the kernels that most tests use while something else is checked: else each process of the tests compiles them."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ def test_no_key_column_at_all_is_refused(visits):
 
 def test_a_key_that_is_no_name_is_refused(visits):
     for key in (F.col("amount") + 1, ["user", F.upper("user")], None, 3):
-        with pytest.raises(InvalidParameter, match="key must be a (name or a list of names, as texts|column of df), "):
+        with pytest.raises(InvalidParameter, match=r"key must be a (name or a list of names, as texts|column of df), "):
             visits.transform(evenly.by_key, key=key, instances=4)
 
 
