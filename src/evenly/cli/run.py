@@ -9,12 +9,17 @@ from typing import Annotated, Any
 
 import typer
 
-from evenly.cli.options import Json, wanted_names
+from evenly.cli.options import Json, check_file, wanted_names
 from evenly.cli.output import note, print_json, print_table, say
 from evenly.dataflow.files import read_dataflow
+from evenly.dataflow.formats import check_once
+from evenly.dataflow.graph import Dataflow
+from evenly.dataflow.job_script import job_script, submit_command
 from evenly.dataflow.reports import Measured
-from evenly.dataflow.stages import Stage, stages_of
+from evenly.dataflow.shown import shown
+from evenly.dataflow.stages import stages_of
 from evenly.errors import InvalidParameter, MissingDependency
+from evenly.files import write_whole
 
 _HEADINGS = ("operator", "rows in", "rows out", "ms a row", "busy s", "λ % of the last batch")
 
@@ -31,44 +36,48 @@ def run_command(
     trigger: Annotated[float | None, typer.Option(help="Seconds between micro-batches; else one after the other.")] = None,
     master: Annotated[str | None, typer.Option(help="Spark's master, such as spark://host:7077; else this machine.")] = None,
     conf: Annotated[list[str] | None, typer.Option(help="A setting of Spark, name=value; may be repeated.")] = None,
-    show: Annotated[bool, typer.Option("--show", help="Only say what it becomes on Spark.")] = False,
+    exactly_once: Annotated[
+        bool, typer.Option("--exactly-once", help="Refuse sinks that may get a row twice when a batch is run again.")
+    ] = False,
+    show: Annotated[bool, typer.Option("--show", help="Only say what each stage and edge becomes on Spark.")] = False,
+    submit: Annotated[
+        Path | None, typer.Option(help="Only write a script that runs it so under spark-submit, to this file (.py).")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Run a dataflow on Spark: as a streaming query, or once over tables.
 
     Its functions are looked for where the command is run, too. A query ends with Ctrl-C and goes on when it is started again.
-    Under spark-submit the master and settings are those that it gives.
 
     Try: evenly run flow.yaml --batch
     """
-    if batch == (checkpoint is not None) and not show:
-        raise InvalidParameter("give --checkpoint FOLDER to run a streaming query, or --batch to run once")
-    if batch and (until_read or trigger is not None):
-        raise InvalidParameter("--until-read and --trigger are for a streaming query: leave --batch out")
-    if until_read and trigger is not None:
-        raise InvalidParameter("--until-read reads all that is there, without waiting: leave --trigger out")
-    if trigger is not None and not 0.0 < trigger < 86_400.0:
-        raise InvalidParameter(f"--trigger must be seconds, above 0 and below a day, got {trigger}")
+    if not show:
+        _check_mode(checkpoint, trigger, batch=batch, until_read=until_read)
+    _check_script(submit, master, conf or [])
     settings = _settings(conf or [], master)
     wanted_names([])  # functions that are beside the file's user
     flow = read_dataflow(dataflow)
     if show:
-        for stage in stages_of(flow):
-            say(_told(stage))
+        for line in shown(flow):
+            say(line)
+        return
+    if submit is not None:
+        write_whole(submit, job_script(flow, checkpoint, _trigger(trigger, until_read=until_read), exactly_once=exactly_once))
+        note(f"{submit} runs it: {submit_command(flow, submit)}")
         return
     if find_spec("pyspark") is None:
         raise MissingDependency("evenly run needs PySpark: pip install 'evenly[spark]'")
     # Imported here, so that `evenly run --help` needs no Spark.
     from evenly.spark.flows.run import run  # noqa: PLC0415
     from evenly.spark.flows.watch import FlowWatch  # noqa: PLC0415
-    from evenly.spark.session import local_session  # noqa: PLC0415
+    from evenly.spark.session import cluster_session, local_session  # noqa: PLC0415
 
-    stages_of(flow)  # what is wrong is said before Spark starts
-    spark = local_session(flow.name, settings=settings)
+    _check_flow(flow, exactly_once=exactly_once)
+    spark = cluster_session(flow.name, settings) if _remote(settings) else local_session(flow.name, settings=settings)
     begun, watch = perf_counter(), FlowWatch()
     try:
         wanted = _trigger(trigger, until_read=until_read)
-        query = run(flow, spark=spark, checkpoint=checkpoint, trigger=wanted, watch=watch)
+        query = run(flow, spark=spark, checkpoint=checkpoint, trigger=wanted, watch=watch, exactly_once=exactly_once)
         if query is not None:
             note(f"{flow.name} runs as a streaming query; Ctrl-C ends it")
             _await(query)
@@ -80,6 +89,32 @@ def run_command(
     else:
         say((f"{flow.name}", "bold"), f": done after {perf_counter() - begun:.1f} s, {_batches(len(watch.batches))}")
         _print(rows)
+
+
+def _check_mode(checkpoint: str | None, trigger: float | None, *, batch: bool, until_read: bool) -> None:
+    if batch == (checkpoint is not None):
+        raise InvalidParameter("give --checkpoint FOLDER to run a streaming query, or --batch to run once")
+    if batch and (until_read or trigger is not None):
+        raise InvalidParameter("--until-read and --trigger are for a streaming query: leave --batch out")
+    if until_read and trigger is not None:
+        raise InvalidParameter("--until-read reads all that is there, without waiting: leave --trigger out")
+    if trigger is not None and not 0.0 < trigger < 86_400.0:
+        raise InvalidParameter(f"--trigger must be seconds, above 0 and below a day, got {trigger}")
+
+
+def _check_script(submit: Path | None, master: str | None, conf: list[str]) -> None:
+    if submit is not None and (master is not None or conf):
+        raise InvalidParameter("--master and --conf of a script are those of spark-submit: give them there")
+    if submit is not None and submit.suffix != ".py":
+        raise InvalidParameter(f"--submit must name a file that ends in .py, which spark-submit takes, got {submit}")
+    check_file(submit, "--submit")
+
+
+def _check_flow(flow: Dataflow, *, exactly_once: bool) -> None:
+    """What is wrong is said before Spark starts."""
+    stages_of(flow)
+    if exactly_once:
+        check_once(flow)
 
 
 def _batches(count: int) -> str:
@@ -134,20 +169,5 @@ def _settings(conf: list[str], master: str | None) -> dict[str, str]:
     return settings
 
 
-def _told(stage: Stage) -> str:
-    """A stage in a line: what it is on Spark, and where its rows come from."""
-    what = {
-        "source": "read",
-        "worker": "one Python worker",
-        "cost": "apply_by_cost",
-        "frame": "Spark",
-        "state": "stream_by_key",
-        "sink": "written",
-    }[stage.kind]
-    ways = []
-    for edge in stage.inputs:
-        by = f" by {', '.join(edge.columns)}" if edge.columns else ""
-        on = f" on {edge.instances} instances" if edge.instances else ""
-        only = f" where {edge.where}" if edge.where else ""
-        ways.append(f"{edge.start} ({edge.grouping}{by}{on}{only})")
-    return f"{' + '.join(stage.operators)}: {what}" + (f", from {', '.join(ways)}" if ways else "")
+def _remote(settings: dict[str, str]) -> bool:
+    return settings.get("spark.master", "local").partition("[")[0] != "local"

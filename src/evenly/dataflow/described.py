@@ -59,9 +59,9 @@ class Described:
         found: list[Described] = self.value
         return found
 
-    def text(self, what: str, *, one_of: tuple[Text, ...] = ()) -> str:
-        """A string, one of those given if any are."""
-        if not isinstance(self.value, str) or not self.value.strip():
+    def text(self, what: str, *, one_of: tuple[Text, ...] = (), blank: bool = False) -> str:
+        """A string, one of those given if any are, and with something in it unless it may be blank."""
+        if not isinstance(self.value, str) or not (blank or self.value.strip()):
             raise self.error(f"{what} must be text, got {self._shown()}")
         if one_of and self.value not in one_of:
             raise self.error(f"{what} must be one of {', '.join(one_of)}, got {self.value!r}")

@@ -94,7 +94,7 @@ def _dataflow(root: Described) -> Dataflow:
     found = root.fields("a dataflow", needs=("dataflow", "operators", "edges"), may_have=("about",))
     operators = tuple(_operator(name, one) for name, one in found["operators"].mapping("operators").items())
     edges = tuple(_edge(one) for one in found["edges"].items("edges"))
-    about = found["about"].text("about") if "about" in found else ""
+    about = found["about"].text("about", blank=True) if "about" in found else ""
     return Dataflow(found["dataflow"].text("the name of a dataflow"), operators, edges, about, root.file)
 
 
@@ -121,7 +121,7 @@ def _option(name: str, one: Described) -> str:
         return str(one.value).lower()
     if isinstance(one.value, (int, float)):
         return str(one.value)
-    return one.text(f"the option {name!r}")
+    return one.text(f"the option {name!r}", blank=True)  # a separator may be a blank, and an option empty
 
 
 def _edge(one: Described) -> Edge:
@@ -167,7 +167,13 @@ def dataflow_yaml(flow: Dataflow) -> str:
         told["about"] = flow.about
     told["operators"] = {one.name: _operator_fields(one) or None for one in flow.operators}
     told["edges"] = [_edge_fields(edge) for edge in flow.edges]
-    return str(yaml.safe_dump(told, sort_keys=False, allow_unicode=True, width=120))
+    text = _dumped(told, allow_unicode=True)
+    # PyYAML folds these as if they were line ends, and they are gone when it reads them.
+    return _dumped(told, allow_unicode=False) if any(mark in text for mark in "\x85\u2028\u2029") else text
+
+
+def _dumped(told: dict[str, object], *, allow_unicode: bool) -> str:
+    return str(yaml.safe_dump(told, sort_keys=False, allow_unicode=allow_unicode, width=120))
 
 
 def _operator_fields(one: Operator) -> dict[str, object]:

@@ -79,6 +79,8 @@ def check_runnable(flow: Dataflow) -> None:
         _check_operator(flow, one)
     for edge in flow.edges:
         _check_edge(flow, edge)
+    for name, into in flow.into.items():
+        _check_meeting(flow, name, into)
     _check_state(flow)
 
 
@@ -86,6 +88,17 @@ def _check_operator(flow: Dataflow, one: Operator) -> None:
     what = f"the operator {one.name!r}"
     if one.kind == "operator":
         raise flow.error(f"{what} can be planned, not run: give it `kind: row` (or batch, frame, state) and a function", one)
+    needless = {
+        "threads": one.threads is not None and one.kind not in IN_WORKER,
+        "schema": bool(one.schema)
+        and (one.kind in ("frame", "state", "sink") or (one.kind == "source" and bool(one.function))),
+        "format": bool(one.format) and one.kind not in ("source", "sink"),
+        "path": bool(one.path) and (one.kind not in ("source", "sink") or bool(one.function)),
+        "options": bool(one.options) and (one.kind not in ("source", "sink") or bool(one.function)),
+    }
+    for name in (name for name, given in needless.items() if given):
+        of = f"a {one.kind} with a function" if one.kind in ("source", "sink") else f"`kind: {one.kind}`"
+        raise flow.error(f"{what} has `{name}`, which nothing asks for in {of}: leave it out", one)
     if one.kind in ("source", "sink"):
         if bool(one.format) == bool(one.function):
             raise flow.error(f"the {one.kind} {one.name!r} needs a `format`, such as parquet, or else a `function`", one)
@@ -100,12 +113,34 @@ def _check_edge(flow: Dataflow, edge: Edge) -> None:
     what, end = f"the edge {edge.start} -> {edge.end}", flow.by_name[edge.end]
     if edge.routing != "duplicate":
         raise flow.error(f"{what} is taken by some rows only (`routing: {edge.routing}`): say which by `where`", edge)
+    if edge.columns and edge.grouping not in ("key", "cost"):
+        raise flow.error(f"{what} has `columns`, and no `grouping: key` or `cost` that asks for them", edge)
+    if edge.instances and edge.grouping == "forward":
+        raise flow.error(f"{what} leaves rows where they are: its `instances` need a `grouping`, such as shuffle", edge)
+    if edge.grouping == "duplicate" and (end.kind not in IN_WORKER or edge.instances is None or len(flow.into[edge.end]) > 1):
+        raise flow.error(
+            f"{what} gives every row to every instance (`grouping: duplicate`), which needs `instances`, `kind: row` or "
+            "`batch` at its end and no other edge to it. All edges that leave an operator get all of its rows without it",
+            edge,
+        )
     if edge.grouping in ("key", "cost") and not edge.columns:
         raise flow.error(f"{what} is grouped by {edge.grouping}: name its `columns`", edge)
     if edge.grouping == "cost" and (end.kind != "row" or len(flow.into[edge.end]) > 1):
         raise flow.error(f"{what} is grouped by cost, which needs `kind: row` at its end and no other edge to it", edge)
     if end.kind == "state" and edge.grouping != "key":
         raise flow.error(f"{what} leads to state: it needs `grouping: key` and the `columns` of the key", edge)
+
+
+def _check_meeting(flow: Dataflow, name: str, into: list[Edge]) -> None:
+    """Rows that are to be together are dealt out together: edges that meet have one grouping, or none."""
+    moved = [edge for edge in into if edge.grouping != "forward"]
+    kinds = {(edge.grouping, edge.columns, edge.instances) for edge in moved}
+    if len(kinds) > 1 or (len(moved) < len(into) and any(edge.grouping == "key" for edge in moved)):
+        raise flow.error(
+            f"the edges to {name!r} are grouped in different ways: give all of them the same `grouping`, `columns` and "
+            "`instances`",
+            into[-1],
+        )
 
 
 def _check_state(flow: Dataflow) -> None:
@@ -128,8 +163,12 @@ def _check_state(flow: Dataflow) -> None:
                     "hold that. Put the state before the edges part, or write to a sink and read it in another dataflow",
                     one,
                 )
-            if into[0].grouping == "cost":
-                raise flow.error(f"rows are dealt out by cost before the state of {one.name!r}: put the state first", one)
+            if into[0].grouping in ("cost", "key") and into[0].end != one.name:
+                raise flow.error(
+                    f"rows are dealt out by {into[0].grouping} before the state of {one.name!r}: put the state first, or use "
+                    "`grouping: shuffle` there",
+                    one,
+                )
 
 
 def only_source(flow: Dataflow) -> Operator:

@@ -14,7 +14,7 @@ import resource
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -131,7 +131,9 @@ class _Operator:
         self._made = isinstance(node.function, type)
         self._function = node.function() if self._made else node.function
         called: Any = self._function
-        self._waits = inspect.iscoroutinefunction(called) or inspect.iscoroutinefunction(getattr(called, "__call__", None))  # noqa: B004
+        ways = (called, getattr(called, "__call__", None))  # noqa: B004 - of an object
+        self._yields = any(map(inspect.isasyncgenfunction, ways))
+        self._waits = self._yields or any(map(inspect.iscoroutinefunction, ways))
         self._local = threading.local()
         self._runners: list[asyncio.Runner] = []
         self._kind: type[Row] | None = None
@@ -190,10 +192,15 @@ class _Operator:
         if not hasattr(self._local, "runner"):
             self._local.runner = asyncio.Runner()
             self._runners.append(self._local.runner)
-        return self._local.runner.run(self._function(payload))
+        called = self._function(payload)
+        return self._local.runner.run(_collected(called) if self._yields else called)
 
     def _failed(self, payload: Any, error: Exception) -> EvenlyError:
         return failure(payload, error, of=f"the operator {self.node.name!r}", advice=_ADVICE)
+
+
+async def _collected(results: AsyncIterator[Any]) -> list[Any]:
+    return [result async for result in results]
 
 
 class _Serial:

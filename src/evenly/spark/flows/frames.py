@@ -18,9 +18,11 @@ from evenly.spark.arrow_schema import arrow_schema
 from evenly.spark.costs.apply_by_cost import apply_by_cost
 from evenly.spark.costs.options import checked_schema
 from evenly.spark.costs.stage import results_of
+from evenly.spark.features import Feature, require
 from evenly.spark.flows.functions import loaded
 from evenly.spark.flows.watch import Reports
 from evenly.spark.keyed.by_key import by_key
+from evenly.spark.placing.placement import AT
 from evenly.spark.python_workers import check_python
 from evenly.worker.executing import REPORT
 from evenly.worker.flowing import Graph, Node, flowing
@@ -88,10 +90,14 @@ class Frames:
 
     def grouped(self, edge: Edge, rows: DataFrame) -> DataFrame:
         """The rows of an edge where its end finds them; for state, `stream_by_key` places them."""
-        rows = rows.where(edge.where) if edge.where else rows
+        return self._placed(edge, _taken(edge, rows))
+
+    def _placed(self, edge: Edge, rows: DataFrame) -> DataFrame:
         instances = edge.instances or default_instances(rows.sparkSession)
         if edge.grouping == "shuffle":
             return rows.repartition(instances)
+        if edge.grouping == "duplicate":
+            return _everywhere(rows, instances)
         if edge.grouping == "key" and self.flow.by_name[edge.end].kind != "state":
             return by_key(rows, key=list(edge.columns), instances=instances, slot=None)
         return rows
@@ -123,7 +129,7 @@ class Frames:
         """What enters a stage."""
         if stage.kind == "worker" and stage.fed_by is not None:
             return self._made[stage.fed_by]
-        entering = [self.grouped(edge, self._made[edge.start]) for edge in stage.inputs]
+        entering = [_taken(edge, self._made[edge.start]) for edge in stage.inputs]
         one = self.flow.by_name[stage.operators[0]]
         kinds = [sorted((name.lower(), kind) for name, kind in it.dtypes) for it in entering]
         if any(it != kinds[0] for it in kinds):
@@ -131,7 +137,12 @@ class Frames:
             raise self.flow.error(
                 f"the edges to {one.name!r} have different columns ({told}): give what leads there the same schema", one
             )
-        return reduce(DataFrame.unionByName, entering)
+        # Edges that meet have one grouping (`stages_of`). Dealt out one by one, a key would have an instance for each of them.
+        moved = [(edge, it) for edge, it in zip(stage.inputs, entering, strict=True) if edge.grouping != "forward"]
+        stays = [it for edge, it in zip(stage.inputs, entering, strict=True) if edge.grouping == "forward"]
+        if moved:
+            stays.append(self._placed(moved[0][0], reduce(DataFrame.unionByName, [it for _, it in moved])))
+        return reduce(DataFrame.unionByName, stays)
 
     def _by_cost(self, stage: Stage, one: Operator, rows: DataFrame) -> DataFrame:
         if self.by_cost is not None:
@@ -164,7 +175,8 @@ class Frames:
                     exit=stage.exits.index(name) if name in stage.exits else None,
                 )
             )
-        return Graph(tuple(nodes), tuple(at[edge.end] for edge in stage.inputs), tuple(rows.columns))
+        entries = dict.fromkeys(at[edge.end] for edge in stage.inputs)  # edges that meet are one union, which enters once
+        return Graph(tuple(nodes), tuple(entries), tuple(rows.columns))
 
     def _schema(self, stage: Stage, rows: DataFrame) -> StructType:
         exits = [_parsed(rows, self.flow.by_name[name])[0] for name in stage.exits]
@@ -172,6 +184,18 @@ class Frames:
             return StructType([*exits[0].fields, _REPORT])
         structs = [StructField(f"e{place}", schema) for place, schema in enumerate(exits)]
         return StructType([StructField("exit", IntegerType()), *structs, _REPORT])
+
+
+def _taken(edge: Edge, rows: DataFrame) -> DataFrame:
+    """What takes an edge."""
+    return rows.where(edge.where) if edge.where else rows
+
+
+def _everywhere(rows: DataFrame, instances: int) -> DataFrame:
+    """Every row in each of so many partitions."""
+    require(rows.sparkSession, Feature.REPARTITION_BY_ID, by="an edge that is grouped by duplicate", remedy="Use shuffle")
+    copies = rows.withColumn(AT, F.explode(F.sequence(F.lit(0), F.lit(instances - 1))))
+    return copies.repartitionById(instances, AT).drop(AT)
 
 
 def _parsed(rows: DataFrame, one: Operator) -> tuple[StructType, frozenset[str]]:

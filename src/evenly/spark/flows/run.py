@@ -14,6 +14,7 @@ from evenly.costs.call_options import CallOptions
 from evenly.costs.model import CostModel
 from evenly.dataflow.builder import Flow
 from evenly.dataflow.files import read_dataflow
+from evenly.dataflow.formats import FILES, check_once
 from evenly.dataflow.graph import Dataflow
 from evenly.dataflow.stages import Stage, only_source, stages_of
 from evenly.errors import InvalidParameter
@@ -21,7 +22,7 @@ from evenly.spark.costs.cost_batches import CostBatches, RanBatch
 from evenly.spark.costs.options import StageOptions, checked_key
 from evenly.spark.costs.stage import CallStage
 from evenly.spark.costs.store import CostStore
-from evenly.spark.flows.ends import FILES, check_sink, read, write
+from evenly.spark.flows.ends import check_sink, read, write
 from evenly.spark.flows.frames import Frames, checked_frame, default_instances
 from evenly.spark.flows.functions import loaded
 from evenly.spark.flows.owning import check_paths, claim, name_of_query
@@ -43,6 +44,7 @@ def run(
     trigger: Trigger | None = None,
     query_name: str | None = None,
     watch: FlowWatch | None = None,
+    exactly_once: bool = False,
 ) -> RunningQuery | None:
     """Run a dataflow on Spark: with a `checkpoint` as a streaming query, which is returned; without one once, as a batch.
 
@@ -56,6 +58,7 @@ def run(
     - `flow`: a `Dataflow`, a `Flow` that was built in Python, or the path of a YAML file (`evenly.dataflow.files`).
     - `spark`: your session; None: one on this machine. `trigger`, `query_name`: those of the query.
     - `watch`: a `FlowWatch` that says what each batch and its operators took.
+    - `exactly_once`: refuse sinks that may get a row twice.
 
     Operators of rows and batches that forward edges join run in one Python worker, each with its threads; what several edges
     read is computed once. All sinks are written within a batch, one after the other. Sinks that are files have a folder for
@@ -67,6 +70,8 @@ def run(
     """
     described = _described(flow)
     stages = stages_of(described)
+    if exactly_once:
+        check_once(described)
     for one in described.operators:
         if one.kind == "sink":
             check_sink(described, one)
