@@ -1,0 +1,7 @@
+"""Dataflows on Spark's micro-batches: stages one after the other, each on all slots."""
+
+from evenly.planning.micro_batches.curves import CurvePoint, SlotCurve
+from evenly.planning.micro_batches.engine import EngineCosts
+from evenly.planning.micro_batches.plan import PlannedStage, SparkPlan
+
+__all__ = ["CurvePoint", "EngineCosts", "PlannedStage", "SlotCurve", "SparkPlan"]
