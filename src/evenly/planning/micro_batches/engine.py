@@ -15,9 +15,9 @@ class EngineCosts:
     Seconds on the clock: `batch_s` for a batch, `stage_s` for each of its stages, `sink_s` for each sink that it writes
     (`file_sink_s` more for one that is files), `task_s` for each turn of tasks (a stage of 5 tasks on 2 slots has 3 turns).
     Seconds of one slot, which all slots share: `moved_row_s` for each row that goes through a shuffle, `kept_row_s` for each
-    that is persisted because several stages read it, `worker_row_s` for each that enters and leaves a Python worker.
+    that is persisted because several stages read it.
 
-    `cores_per_slot` (above 0, at most 1): what a slot gets of a core when all of them compute. `about` says where it was measured.
+    `cores_per_slot` (above 0, at most 1): what a slot gets of a core when all of them compute. `about` says where that was.
     """
 
     slots: int
@@ -29,7 +29,6 @@ class EngineCosts:
     task_s: float = 0.0
     moved_row_s: float = 0.0
     kept_row_s: float = 0.0
-    worker_row_s: float = 0.0
     about: str = ""
 
     def __post_init__(self) -> None:

@@ -39,7 +39,7 @@ class PlannedStage:
 
 @dataclass(frozen=True)
 class SparkPlan:
-    """A dataflow on `slots` task slots of Spark at `rate` rows/s, a batch every `trigger_s` seconds (None: one after the other).
+    """A dataflow on `slots` task slots of Spark at `rate` rows/s, with a batch every `trigger_s` (None: one after the other).
 
     `threads` of each operator of rows and batches, in each task. `allocation`: `mba` (threads where a slot carries most) or
     `lsa` (one thread in a task). `unmeasured`: operators that count nothing here, because nobody measured them.
@@ -110,7 +110,7 @@ class SparkPlan:
 
     @property
     def completion_s_mean(self) -> float:
-        """From the arrival of a row to the end of its batch, on average: half an interval and a batch. Infinite above the peak."""
+        """From the arrival of a row to the end of its batch, on average: half an interval and a batch (infinite above the peak)."""
         return 0.5 * self.interval_s + self.batch_s(self.rows_per_batch) if self.holds else math.inf
 
     @property
