@@ -119,7 +119,7 @@ edges:
         ("[one, two]", "{from: one, to: two, routing: shuffle}", 9, "say which by `where`"),
         ("[two, sink]", "{from: two, to: sink, grouping: cost, columns: id}", 10, "needs `kind: row` at its end"),
         (
-            '{kind: row, function: "some:two"',
+            '{kind: row, function: "some:two", schema: "id long"',
             '{kind: state, function: "some:two"',
             9,
             "leads to state: it needs `grouping: key`",

@@ -11,9 +11,11 @@ import typer
 
 from evenly.cli.options import Json, wanted_names
 from evenly.cli.output import note, print_json, print_table, say
+from evenly.dataflow.ends import check_ends
 from evenly.dataflow.files import read_dataflow
+from evenly.dataflow.functions import check_functions
 from evenly.dataflow.reports import Measured
-from evenly.dataflow.stages import Stage, stages_of
+from evenly.dataflow.stages import Stage, only_source, stages_of
 from evenly.errors import InvalidParameter, MissingDependency
 
 _HEADINGS = ("operator", "rows in", "rows out", "ms a row", "busy s", "λ % of the last batch")
@@ -31,6 +33,9 @@ def run_command(
     trigger: Annotated[float | None, typer.Option(help="Seconds between micro-batches; else one after the other.")] = None,
     master: Annotated[str | None, typer.Option(help="Spark's master, such as spark://host:7077; else this machine.")] = None,
     conf: Annotated[list[str] | None, typer.Option(help="A setting of Spark, name=value; may be repeated.")] = None,
+    exactly_once: Annotated[
+        bool, typer.Option("--exactly-once", help="Refuse it if a sink may hold a row twice: files do not.")
+    ] = False,
     show: Annotated[bool, typer.Option("--show", help="Only say what it becomes on Spark.")] = False,
     json: Json = False,
 ) -> None:
@@ -52,8 +57,11 @@ def run_command(
     settings = _settings(conf or [], master)
     wanted_names([])  # functions that are beside the file's user
     flow = read_dataflow(dataflow)
+    stages = stages_of(flow)  # what is wrong is said before Spark starts
+    check_ends(flow, exactly_once=exactly_once)
+    check_functions(flow)
     if show:
-        for stage in stages_of(flow):
+        for stage in stages:
             say(_told(stage))
         return
     if find_spec("pyspark") is None:
@@ -63,7 +71,8 @@ def run_command(
     from evenly.spark.flows.watch import FlowWatch  # noqa: PLC0415
     from evenly.spark.session import local_session  # noqa: PLC0415
 
-    stages_of(flow)  # what is wrong is said before Spark starts
+    if checkpoint is not None:
+        only_source(flow)
     spark = local_session(flow.name, settings=settings)
     begun, watch = perf_counter(), FlowWatch()
     try:

@@ -36,12 +36,12 @@ class Flow:
         format: str = "",  # noqa: A002 - as Spark calls it
         path: str = "",
         schema: str = "",
-        options: Mapping[str, str] | None = None,
+        options: Mapping[str, object] | None = None,
         function: Function = "",
         model: str = "",
     ) -> Stream:
         """Rows from outside: a format of `spark.readStream` with its options, or a function of the session."""
-        one = Operator(name, model, "source", function, schema=schema, format=format, path=path, options=dict(options or {}))
+        one = Operator(name, model, "source", function, schema=schema, format=format, path=path, options=_texts(options))
         return self._added(one, ())
 
     def dataflow(self) -> Dataflow:
@@ -109,12 +109,17 @@ class Stream:
         *,
         format: str = "",  # noqa: A002 - as Spark calls it
         path: str = "",
-        options: Mapping[str, str] | None = None,
+        options: Mapping[str, object] | None = None,
         function: Function = "",
+        exactly_once: bool = False,
         model: str = "",
     ) -> None:
-        """Where rows go: a format of `DataFrame.write` with its options, or a function of a DataFrame and a batch's number."""
-        one = Operator(name, model, "sink", function, format=format, path=path, options=dict(options or {}))
+        """Where rows go: a format of `DataFrame.write` with its options, or a function of a DataFrame and a batch's number.
+
+        `exactly_once` refuses the dataflow if this sink may hold a row twice."""
+        one = Operator(
+            name, model, "sink", function, format=format, path=path, options=_texts(options), exactly_once=exactly_once
+        )
         self.flow._added(one, self.edges)  # noqa: SLF001 - of this module
 
     def _operator(
@@ -126,6 +131,11 @@ class Stream:
     def _with(self, grouping: EdgeGrouping, columns: tuple[str, ...], instances: int | None) -> Stream:
         changed = [replace(edge, grouping=grouping, columns=columns, instances=instances) for edge in self.edges]
         return Stream(self.flow, tuple(changed))
+
+
+def _texts(options: Mapping[str, object] | None) -> dict[str, str]:
+    """Options as Spark keeps them."""
+    return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in (options or {}).items()}
 
 
 def _named(function: Function) -> str:

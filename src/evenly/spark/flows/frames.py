@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
 
+from pyspark import StorageLevel
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
@@ -13,14 +15,18 @@ from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
 from evenly.costs.call_options import CallOptions
 from evenly.dataflow.graph import Dataflow, Edge, Operator
 from evenly.dataflow.stages import Stage
-from evenly.errors import InvalidDataflow
+from evenly.errors import EvenlyError, InvalidDataflow
 from evenly.spark.arrow_schema import arrow_schema
 from evenly.spark.costs.apply_by_cost import apply_by_cost
-from evenly.spark.costs.options import checked_schema
+from evenly.spark.costs.options import checked_key
+from evenly.spark.costs.row_ids import with_id
 from evenly.spark.costs.stage import results_of
+from evenly.spark.flows.costed import costed_call, costed_rows
 from evenly.spark.flows.functions import loaded
+from evenly.spark.flows.schemas import parsed
 from evenly.spark.flows.watch import Reports
 from evenly.spark.keyed.by_key import by_key
+from evenly.spark.keyed.keys import key_names
 from evenly.spark.python_workers import check_python
 from evenly.worker.executing import REPORT
 from evenly.worker.flowing import Graph, Node, flowing
@@ -88,7 +94,15 @@ class Frames:
 
     def grouped(self, edge: Edge, rows: DataFrame) -> DataFrame:
         """The rows of an edge where its end finds them; for state, `stream_by_key` places them."""
-        rows = rows.where(edge.where) if edge.where else rows
+        try:
+            rows = rows.where(edge.where) if edge.where else rows
+            if edge.grouping == "key":
+                key_names(rows, list(edge.columns))
+            elif edge.grouping == "cost":
+                with_id(rows, checked_key(list(edge.columns)))
+        except (AnalysisException, EvenlyError) as error:
+            what = f"the edge {edge.start} -> {edge.end}"
+            raise self.flow.error(f"{what} cannot be taken: {next(iter(str(error).splitlines()))}", edge) from error
         instances = edge.instances or default_instances(rows.sparkSession)
         if edge.grouping == "shuffle":
             return rows.repartition(instances)
@@ -115,9 +129,10 @@ class Frames:
         return sum(any(edge.start == name for edge in stage.inputs) for stage in self.stages)
 
     def _once(self, rows: DataFrame) -> DataFrame:
-        """Rows that are read several times and computed once."""
-        self._kept.append(rows.persist())
-        return self._kept[-1]
+        """Rows that are read several times and computed once. What somebody else has persisted stays his."""
+        if rows.storageLevel == StorageLevel.NONE:
+            self._kept.append(rows.persist())
+        return rows
 
     def _rows(self, stage: Stage) -> DataFrame:
         """What enters a stage."""
@@ -138,21 +153,23 @@ class Frames:
             return self.by_cost(one.name, rows)
         edge = stage.inputs[0]
         instances = edge.instances or default_instances(rows.sparkSession)
-        return apply_by_cost(
+        function, schema = costed_call(self.flow, one, rows)
+        ran = apply_by_cost(
             rows,
-            loaded(one),
-            one.schema,
+            function,
+            schema,
             cost_key=list(edge.columns),
             instances=instances,
             call=CallOptions(threads=one.threads or 1),
         )
+        return costed_rows(ran)
 
     def _graph(self, stage: Stage, rows: DataFrame) -> Graph:
         at = {name: place for place, name in enumerate(stage.operators)}
         nodes = []
         for name in stage.operators:
             one = self.flow.by_name[name]
-            nullable, strict = _parsed(rows, one)
+            nullable, strict = parsed(self.flow, one, rows)
             nodes.append(
                 Node(
                     name,
@@ -164,21 +181,16 @@ class Frames:
                     exit=stage.exits.index(name) if name in stage.exits else None,
                 )
             )
-        return Graph(tuple(nodes), tuple(at[edge.end] for edge in stage.inputs), tuple(rows.columns))
+        # Several edges to one operator are one input by now.
+        entries = dict.fromkeys(at[edge.end] for edge in stage.inputs)
+        return Graph(tuple(nodes), tuple(entries), tuple(rows.columns))
 
     def _schema(self, stage: Stage, rows: DataFrame) -> StructType:
-        exits = [_parsed(rows, self.flow.by_name[name])[0] for name in stage.exits]
+        exits = [parsed(self.flow, self.flow.by_name[name], rows)[0] for name in stage.exits]
         if len(exits) == 1:
             return StructType([*exits[0].fields, _REPORT])
         structs = [StructField(f"e{place}", schema) for place, schema in enumerate(exits)]
         return StructType([StructField("exit", IntegerType()), *structs, _REPORT])
-
-
-def _parsed(rows: DataFrame, one: Operator) -> tuple[StructType, frozenset[str]]:
-    """The schema of what leaves an operator, all of it nullable, and the fields that are not."""
-    parsed = checked_schema(rows, one.schema, skip=False)
-    nullable = StructType([StructField(it.name, it.dataType, nullable=True) for it in parsed.fields])
-    return nullable, frozenset(it.name for it in parsed.fields if not it.nullable)
 
 
 def checked_frame(found: object, one: Operator) -> DataFrame:
