@@ -13,7 +13,7 @@ def parsed(row):
     return {"id": int(text), "twice": 2 * int(text), "partition": row.partition} if text.isdigit() else None
 
 
-def held(rows, number):
+def held(_rows, number):
     """The last sink of a batch: the second one is held up before it is committed, once."""
     mark = Path(os.environ["EVENLY_TEST_MARK"])
     if number == 1 and not mark.exists():

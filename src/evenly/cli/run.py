@@ -50,10 +50,7 @@ def run_command(
         raise InvalidParameter("give --checkpoint FOLDER to run a streaming query, or --batch to run once")
     if batch and (until_read or trigger is not None):
         raise InvalidParameter("--until-read and --trigger are for a streaming query: leave --batch out")
-    if until_read and trigger is not None:
-        raise InvalidParameter("--until-read reads all that is there, without waiting: leave --trigger out")
-    if trigger is not None and not 0.0 < trigger < 86_400.0:
-        raise InvalidParameter(f"--trigger must be seconds, above 0 and below a day, got {trigger}")
+    wanted = _trigger(trigger, until_read=until_read)
     settings = _settings(conf or [], master)
     wanted_names([])  # functions that are beside the file's user
     flow = read_dataflow(dataflow)
@@ -76,7 +73,6 @@ def run_command(
     spark = local_session(flow.name, settings=settings)
     begun, watch = perf_counter(), FlowWatch()
     try:
-        wanted = _trigger(trigger, until_read=until_read)
         query = run(flow, spark=spark, checkpoint=checkpoint, trigger=wanted, watch=watch)
         if query is not None:
             note(f"{flow.name} runs as a streaming query; Ctrl-C ends it")
@@ -128,6 +124,10 @@ def _await(query: Any) -> None:
 
 
 def _trigger(seconds: float | None, *, until_read: bool) -> dict[str, Any] | None:
+    if until_read and seconds is not None:
+        raise InvalidParameter("--until-read reads all that is there, without waiting: leave --trigger out")
+    if seconds is not None and not 0.0 < seconds < 86_400.0:
+        raise InvalidParameter(f"--trigger must be seconds, above 0 and below a day, got {seconds}")
     if until_read:
         return {"availableNow": True}
     return None if seconds is None else {"processingTime": f"{seconds:g} seconds"}

@@ -71,17 +71,24 @@ def _check(flow: Dataflow, one: Operator) -> None:
         raise flow.error(f"{what} is of {one.format}: give it a `path`", one)
     if one.kind == "source":
         _check_source(flow, one, what)
+    _check_options(flow, one, what)
+
+
+def _check_options(flow: Dataflow, one: Operator, what: str) -> None:
     for name in _NEEDS.get(one.format, ()):
         if name not in one.options:
             raise flow.error(f"{what} is {one.format}: give it the option {name!r}", one)
-    takes = _TAKES.get(one.format)
-    for name, value in one.options.items():
-        if takes is not None and name not in takes:
+    takes = _TAKES.get(one.format, ())
+    for name in one.options if takes else ():
+        if name not in takes:
             raise flow.error(f"{what} has no option {name!r}: {one.format} takes {', '.join(takes)}", one)
-        if takes is not None and name in _NUMBERS and not (value.isdecimal() and 1 <= int(value) <= _NUMBERS[name]):
-            raise flow.error(f"the option {name!r} of {what} must be a number from 1 to {_NUMBERS[name]}, got {value!r}", one)
-        if one.kind == "sink" and name == "mode" and value.lower() not in _MODES:
-            raise flow.error(f"the mode of {what} must be one of {', '.join(_MODES)}, got {value!r}", one)
+    for name in _NUMBERS.keys() & one.options.keys() & set(takes):
+        value, most = one.options[name], _NUMBERS[name]
+        if not (value.isdecimal() and 1 <= int(value) <= most):
+            raise flow.error(f"the option {name!r} of {what} must be a number from 1 to {most}, got {value!r}", one)
+    mode = one.options.get("mode", _MODES[0])
+    if one.kind == "sink" and mode.lower() not in _MODES:
+        raise flow.error(f"the mode of {what} must be one of {', '.join(_MODES)}, got {mode!r}", one)
 
 
 def _check_source(flow: Dataflow, one: Operator, what: str) -> None:

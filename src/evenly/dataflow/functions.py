@@ -40,25 +40,37 @@ def _unfit(one: Operator, found: Any) -> str:
     if not callable(found):
         return f"is a {type(found).__name__} and not a function: give one"
     gets = _GETS[one.kind]
-    called: Any = found
     if isinstance(found, type):
-        if one.kind not in _MADE_FOR_EACH_TASK:
-            return f"is a class, which only row and batch operators make: give a function of {' and '.join(gets)}"
-        called = next((vars(kind)["__call__"] for kind in found.__mro__ if "__call__" in vars(kind)), None)
-        if called is None:
-            return "is a class whose objects cannot be called: give it a __call__ that gets " + gets[0]
-        if not _takes(found, 0):
-            return "is a class that is made without arguments, and needs some: give them defaults"
-    if not _takes(called, len(gets) + isinstance(found, type)):
+        return _unfit_class(one, found) or _unrun(one, _call_of(found))
+    if not _takes(found, len(gets)):
         return f"is called with {' and '.join(gets)}, and takes other arguments: change what it takes"
-    inner = called if inspect.isroutine(called) else getattr(type(called), "__call__", called)
-    if inspect.isasyncgenfunction(inner):
+    return _unrun(one, found if inspect.isroutine(found) else _call_of(type(found)))
+
+
+def _unfit_class(one: Operator, found: type) -> str:
+    gets = _GETS[one.kind]
+    if one.kind not in _MADE_FOR_EACH_TASK:
+        return f"is a class, which only row and batch operators make: give a function of {' and '.join(gets)}"
+    called = _call_of(found)
+    if called is None or not _takes(called, 2):
+        return f"is a class whose objects are called with {gets[0]}, and they do not take it: give it such a __call__"
+    return "" if _takes(found, 0) else "is a class that is made without arguments, and needs some: give them defaults"
+
+
+def _unrun(one: Operator, called: Any) -> str:
+    """Of a function that would only begin to run when it is called, where nobody goes on with it."""
+    if inspect.isasyncgenfunction(called):
         return "is an async generator: let it return a list"
-    if one.kind not in _MADE_FOR_EACH_TASK and (inspect.iscoroutinefunction(inner) or inspect.isgeneratorfunction(inner)):
-        return "is an async function or a generator, which nobody would run here: make it a plain one"
-    if one.kind == "batch" and inspect.isgeneratorfunction(inner):
+    if one.kind == "batch" and inspect.isgeneratorfunction(called):
         return "is a generator: let it return one batch or table"
+    if one.kind not in _MADE_FOR_EACH_TASK and (inspect.iscoroutinefunction(called) or inspect.isgeneratorfunction(called)):
+        return "is an async function or a generator, which nobody would run here: make it a plain one"
     return ""
+
+
+def _call_of(kind: type) -> Any:
+    """What is called when an object of a class is."""
+    return next((vars(it)["__call__"] for it in kind.__mro__ if "__call__" in vars(it)), None)
 
 
 def _takes(function: Any, count: int) -> bool:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import pyarrow as pa
 
@@ -174,7 +174,7 @@ class _Operator:
             raise self._failed(piece, error) from error
         return pa.RecordBatch.from_arrays(columns, schema=self.node.shape.schema)
 
-    def __enter__(self) -> _Operator:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, _kind: object, ended: BaseException | None, _trace: object) -> None:

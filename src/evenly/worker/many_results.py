@@ -33,7 +33,7 @@ class ManyResults:
             close()
 
     @property
-    def _function(self) -> Callable[..., Any]:
+    def _function(self) -> Any:
         """What the task calls: each task has a copy of its own of what it was sent."""
         if not isinstance(self._given, type):
             return self._given

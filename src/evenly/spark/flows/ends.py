@@ -101,8 +101,8 @@ def check_columns(flow: Dataflow, one: Operator, rows: DataFrame, *, streaming: 
     if one.format == KAFKA:
         if not isinstance(kinds.get("value"), texts):
             raise flow.error(
-                f"the sink {one.name!r} is kafka and gets {', '.join(rows.columns) or 'no columns'}: it takes a column `value`, a "
-                "text or binary (and key, topic, partition, headers), such as 'select to_json(struct(*)) as value' makes",
+                f"the sink {one.name!r} is kafka and gets {', '.join(rows.columns) or 'no columns'}: it takes a column "
+                "`value`, text or binary (and key, topic, partition, headers), such as 'select to_json(struct(*)) as value' makes",
                 one,
             )
         if "topic" not in one.options and not isinstance(kinds.get("topic"), StringType):
