@@ -102,7 +102,7 @@ def check_columns(flow: Dataflow, one: Operator, rows: DataFrame, *, streaming: 
         if not isinstance(kinds.get("value"), texts):
             raise flow.error(
                 f"the sink {one.name!r} is kafka and gets {', '.join(rows.columns) or 'no columns'}: it takes a column "
-                "`value`, text or binary (and key, topic, partition, headers), such as 'select to_json(struct(*)) as value' makes",
+                "`value`, text or binary (and key, topic, partition, headers), such as to_json(struct(*)) makes",
                 one,
             )
         if "topic" not in one.options and not isinstance(kinds.get("topic"), StringType):

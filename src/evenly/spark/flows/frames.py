@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 
 from pyspark import StorageLevel
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
@@ -90,6 +90,10 @@ class Frames:
         # On their way columns have names of ours: PySpark takes a dot in a name for a field's. Arrow does not tell how many
         # rows of no columns there are.
         sent = rows.toDF(*(f"c{at}" for at in range(len(rows.columns)))) if rows.columns else rows.select(F.lit(0).alias("c"))
+        try:
+            arrow_schema(rows.sparkSession, sent.schema)
+        except PySparkException as error:
+            raise self.flow.error(f"{one.name!r} cannot get {rows.dtypes}: {error}. Cast that column before", one) from error
         return sent.mapInArrow(flowing(graph), schema)
 
     def grouped(self, edge: Edge, rows: DataFrame) -> DataFrame:
