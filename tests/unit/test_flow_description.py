@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from evenly.dataflow.builder import Flow
+from evenly.dataflow.ends import check_ends
 from evenly.dataflow.files import dataflow_yaml, parse_dataflow
-from evenly.dataflow.formats import check_once
 from evenly.dataflow.functions import load, target_of
 from evenly.dataflow.stages import only_source, stages_of
 from evenly.errors import InvalidDataflow
@@ -231,12 +231,10 @@ def test_sinks_that_may_get_rows_twice_are_refused_where_once_is_asked():
     flow = Flow("once")
     source = flow.source("source", format="rate")
     source.sink("files", format="csv", path="x")
-    check_once(flow.dataflow())
+    check_ends(flow.dataflow(), exactly_once=True)
     source.sink("shown", format="console")
-    with pytest.raises(
-        InvalidDataflow, match="exactly once was asked for, and the sink 'shown' is console, which may get rows"
-    ):
-        check_once(flow.dataflow())
+    with pytest.raises(InvalidDataflow, match="the sink 'shown' is to hold every row exactly once, and console cannot"):
+        check_ends(flow.dataflow(), exactly_once=True)
 
 
 def stateful(*, early):

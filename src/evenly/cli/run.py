@@ -11,13 +11,13 @@ import typer
 
 from evenly.cli.options import Json, check_file, wanted_names
 from evenly.cli.output import note, print_json, print_table, say
+from evenly.dataflow.ends import check_ends
 from evenly.dataflow.files import read_dataflow
-from evenly.dataflow.formats import check_once
-from evenly.dataflow.graph import Dataflow
+from evenly.dataflow.functions import check_functions
 from evenly.dataflow.job_script import job_script, submit_command
 from evenly.dataflow.reports import Measured
 from evenly.dataflow.shown import shown
-from evenly.dataflow.stages import stages_of
+from evenly.dataflow.stages import only_source, stages_of
 from evenly.errors import InvalidParameter, MissingDependency
 from evenly.files import write_whole
 
@@ -57,12 +57,18 @@ def run_command(
     settings = _settings(conf or [], master)
     wanted_names([])  # functions that are beside the file's user
     flow = read_dataflow(dataflow)
+    stages_of(flow)  # what is wrong is said before Spark starts
+    check_ends(flow, exactly_once=exactly_once)
+    check_functions(flow)
+    if checkpoint is not None:
+        only_source(flow)
+    wanted = _trigger(trigger, until_read=until_read)
     if show:
         for line in shown(flow):
             say(line)
         return
     if submit is not None:
-        write_whole(submit, job_script(flow, checkpoint, _trigger(trigger, until_read=until_read), exactly_once=exactly_once))
+        write_whole(submit, job_script(flow, checkpoint, wanted, exactly_once=exactly_once))
         note(f"{submit} runs it: {submit_command(flow, submit)}")
         return
     if find_spec("pyspark") is None:
@@ -72,11 +78,9 @@ def run_command(
     from evenly.spark.flows.watch import FlowWatch  # noqa: PLC0415
     from evenly.spark.session import cluster_session, local_session  # noqa: PLC0415
 
-    _check_flow(flow, exactly_once=exactly_once)
     spark = cluster_session(flow.name, settings) if _remote(settings) else local_session(flow.name, settings=settings)
     begun, watch = perf_counter(), FlowWatch()
     try:
-        wanted = _trigger(trigger, until_read=until_read)
         query = run(flow, spark=spark, checkpoint=checkpoint, trigger=wanted, watch=watch, exactly_once=exactly_once)
         if query is not None:
             note(f"{flow.name} runs as a streaming query; Ctrl-C ends it")
@@ -108,13 +112,6 @@ def _check_script(submit: Path | None, master: str | None, conf: list[str]) -> N
     if submit is not None and submit.suffix != ".py":
         raise InvalidParameter(f"--submit must name a file that ends in .py, which spark-submit takes, got {submit}")
     check_file(submit, "--submit")
-
-
-def _check_flow(flow: Dataflow, *, exactly_once: bool) -> None:
-    """What is wrong is said before Spark starts."""
-    stages_of(flow)
-    if exactly_once:
-        check_once(flow)
 
 
 def _batches(count: int) -> str:
@@ -154,6 +151,10 @@ def _await(query: Any) -> None:
 
 
 def _trigger(seconds: float | None, *, until_read: bool) -> dict[str, Any] | None:
+    if until_read and seconds is not None:
+        raise InvalidParameter("--until-read reads all that is there, without waiting: leave --trigger out")
+    if seconds is not None and not 0.0 < seconds < 86_400.0:
+        raise InvalidParameter(f"--trigger must be seconds, above 0 and below a day, got {seconds}")
     if until_read:
         return {"availableNow": True}
     return None if seconds is None else {"processingTime": f"{seconds:g} seconds"}

@@ -127,10 +127,15 @@ class Stream:
         path: str = "",
         options: Options | None = None,
         function: Function = "",
+        exactly_once: bool = False,
         model: str = "",
     ) -> None:
-        """Where rows go: a format of `DataFrame.write` with its options, or a function of a DataFrame and a batch's number."""
-        one = Operator(name, model, "sink", function, format=format, path=path, options=_options(options))
+        """Where rows go: a format of `DataFrame.write` with its options, or a function of a DataFrame and a batch's number.
+
+        `exactly_once` refuses the dataflow if this sink may hold a row twice."""
+        one = Operator(
+            name, model, "sink", function, format=format, path=path, options=_options(options), exactly_once=exactly_once
+        )
         self.flow._added(one, self.edges)  # noqa: SLF001 - of this module
 
     def _operator(

@@ -84,6 +84,12 @@ class Described:
             raise self.error(f"{what} must be a whole number from {least} to {most}, got {self._shown()}")
         return self.value
 
+    def truth(self, what: str) -> bool:
+        """True or false."""
+        if not isinstance(self.value, bool):
+            raise self.error(f"{what} must be true or false, got {self._shown()}")
+        return self.value
+
     def _shown(self) -> str:
         if isinstance(self.value, dict):
             return f"names with values ({', '.join(list(self.value)[:3])})"

@@ -101,13 +101,14 @@ def _dataflow(root: Described) -> Dataflow:
 def _operator(name: str, one: Described) -> Operator:
     if one.value is None:
         return Operator(name, line=one.line)
-    may_have = ("model", "kind", "function", "schema", "threads", "format", "path", "options")
-    found = one.fields(f"the operator {name!r}", may_have=may_have)
-    texts = {it: found[it].text(f"an operator's {it}") for it in may_have[:-1] if it in found and it not in ("kind", "threads")}
+    written = ("model", "function", "schema", "format", "path")
+    found = one.fields(f"the operator {name!r}", may_have=(*written, "kind", "threads", "options", "exactly_once"))
+    texts = {it: found[it].text(f"an operator's {it}") for it in written if it in found}
     kind = found["kind"].text("an operator's kind", one_of=KINDS) if "kind" in found else "operator"
     options = {key: _option(key, it) for key, it in found["options"].mapping("options").items()} if "options" in found else {}
     threads = _threads(found.get("threads"))
-    return Operator(name, kind=cast(Kind, kind), threads=threads, options=options, line=one.line, **texts)
+    once = "exactly_once" in found and found["exactly_once"].truth("exactly_once")
+    return Operator(name, kind=cast(Kind, kind), threads=threads, options=options, exactly_once=once, line=one.line, **texts)
 
 
 def _threads(one: Described | None) -> int | None:

@@ -34,7 +34,8 @@ class Operator:
     - `frame`: a DataFrame, and another. `state`: a DataFrame placed by key, and one with state over it, grouped by the
       columns of its edge and `slot`.
     - `source` and `sink`: `format`, `path` and `options` as `spark.readStream` and `write` take them; a sink may have a
-      function of a DataFrame and the number of the batch in their place.
+      function of a DataFrame and the number of the batch in their place. A sink that is to hold every row `exactly_once` is
+      refused if it cannot.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Operator:
     format: str = ""
     path: str = ""
     options: Mapping[str, str] = field(default_factory=dict)
+    exactly_once: bool = False
     line: int = field(default=0, compare=False)
 
     @property
@@ -109,12 +111,18 @@ class Dataflow:
         for edge in self.edges:
             self._check_edge(edge, known)
             if (edge.start, edge.end) in pairs:
-                raise self.error(f"the edge {edge.start} -> {edge.end} is given twice: give one with both selectivities", edge)
+                raise self.error(
+                    f"the edge {edge.start} -> {edge.end} is given twice: give one, with both selectivities and the conditions "
+                    "joined by `or`",
+                    edge,
+                )
             pairs.add((edge.start, edge.end))
         self._check_ends()
         self._check_shares()
         if len(self.order) < len(self.operators):
-            raise self.error(f"the edges make a cycle: {' -> '.join(self._cycle())}: remove one of them")
+            cycle = self._cycle()
+            last = next(edge for edge in self.edges if (edge.start, edge.end) == (cycle[-2], cycle[-1]))
+            raise self.error(f"the edges make a cycle: {' -> '.join(cycle)}: remove one of them", last)
 
     def _check_operator(self, one: Operator) -> None:
         """Refuse what a file could not say either, whoever made it."""

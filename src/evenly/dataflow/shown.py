@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from evenly.dataflow.formats import told_sink
+from evenly.dataflow.ends import FILES, SENT
 from evenly.dataflow.graph import Dataflow, Edge, Operator
 from evenly.dataflow.stages import Stage, stages_of
 
@@ -30,7 +30,7 @@ def _stage(flow: Dataflow, stage: Stage) -> str:
         case "source":
             return _source(one) + _once(flow, stage)
         case "sink":
-            return f"sink, {told_sink(one)}"
+            return f"sink, {_sink(one)}"
         case "worker":
             called = [f"{name} with {_threads(flow.by_name[name])}" for name in stage.operators]
             return f"one Python worker for each partition ({', '.join(called)})" + _once(flow, stage)
@@ -46,6 +46,16 @@ def _source(one: Operator) -> str:
     if one.function:
         return "source, your function of the session"
     return f"source, {one.format}"
+
+
+def _sink(one: Operator) -> str:
+    if one.function:
+        return "your function of a DataFrame and the number of its batch, which is called again if Spark runs a batch again"
+    if one.format in FILES:
+        return f"{one.format}, every row once: a folder for each batch of a stream, written anew if Spark runs the batch again"
+    if one.format in SENT:
+        return f"sent by {one.format}, paced by {one.options.get('policy', 'nobody')}; at least once, by one identity"
+    return f"{one.format}, at least once"
 
 
 def _threads(one: Operator) -> str:

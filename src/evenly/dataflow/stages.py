@@ -10,11 +10,19 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from evenly.dataflow.ends import check_ends
 from evenly.dataflow.graph import Dataflow, Edge, Operator
-from evenly.errors import InvalidDataflow
 
 StageKind = Literal["source", "worker", "cost", "frame", "state", "sink"]
 IN_WORKER = ("row", "batch")
+_OF_ENDS = ("format", "path", "options", "exactly_once")
+_OTHERS = {
+    "source": ("threads", "exactly_once"),
+    "sink": ("threads", "schema"),
+    "frame": ("threads", "schema", *_OF_ENDS),
+    "state": ("threads", "schema", *_OF_ENDS),
+}
+"""What operators of a kind do not have: nobody would read it."""
 
 
 @dataclass
@@ -77,6 +85,7 @@ def check_runnable(flow: Dataflow) -> None:
     """Refuse a dataflow that says too little to be run, or what Spark cannot do in one query."""
     for one in flow.operators:
         _check_operator(flow, one)
+    check_ends(flow)
     for edge in flow.edges:
         _check_edge(flow, edge)
     for name, into in flow.into.items():
@@ -88,20 +97,10 @@ def _check_operator(flow: Dataflow, one: Operator) -> None:
     what = f"the operator {one.name!r}"
     if one.kind == "operator":
         raise flow.error(f"{what} can be planned, not run: give it `kind: row` (or batch, frame, state) and a function", one)
-    needless = {
-        "threads": one.threads is not None and one.kind not in IN_WORKER,
-        "schema": bool(one.schema)
-        and (one.kind in ("frame", "state", "sink") or (one.kind == "source" and bool(one.function))),
-        "format": bool(one.format) and one.kind not in ("source", "sink"),
-        "path": bool(one.path) and (one.kind not in ("source", "sink") or bool(one.function)),
-        "options": bool(one.options) and (one.kind not in ("source", "sink") or bool(one.function)),
-    }
-    for name in (name for name, given in needless.items() if given):
-        of = f"a {one.kind} with a function" if one.kind in ("source", "sink") else f"`kind: {one.kind}`"
-        raise flow.error(f"{what} has `{name}`, which nothing asks for in {of}: leave it out", one)
+    for name in _OTHERS.get(one.kind, _OF_ENDS):
+        if getattr(one, name):
+            raise flow.error(f"{what} is of kind {one.kind}, which has no `{name}`: leave it out", one)
     if one.kind in ("source", "sink"):
-        if bool(one.format) == bool(one.function):
-            raise flow.error(f"the {one.kind} {one.name!r} needs a `format`, such as parquet, or else a `function`", one)
         return
     if not one.function:
         raise flow.error(f"{what} needs a `function`, as module:name", one)
@@ -113,10 +112,6 @@ def _check_edge(flow: Dataflow, edge: Edge) -> None:
     what, end = f"the edge {edge.start} -> {edge.end}", flow.by_name[edge.end]
     if edge.routing != "duplicate":
         raise flow.error(f"{what} is taken by some rows only (`routing: {edge.routing}`): say which by `where`", edge)
-    if edge.columns and edge.grouping not in ("key", "cost"):
-        raise flow.error(f"{what} has `columns`, and no `grouping: key` or `cost` that asks for them", edge)
-    if edge.instances and edge.grouping == "forward":
-        raise flow.error(f"{what} leaves rows where they are: its `instances` need a `grouping`, such as shuffle", edge)
     if edge.grouping == "duplicate" and (end.kind not in IN_WORKER or edge.instances is None or len(flow.into[edge.end]) > 1):
         raise flow.error(
             f"{what} gives every row to every instance (`grouping: duplicate`), which needs `instances`, `kind: row` or "
@@ -125,6 +120,12 @@ def _check_edge(flow: Dataflow, edge: Edge) -> None:
         )
     if edge.grouping in ("key", "cost") and not edge.columns:
         raise flow.error(f"{what} is grouped by {edge.grouping}: name its `columns`", edge)
+    if edge.columns and edge.grouping not in ("key", "cost"):
+        raise flow.error(f"{what} has `columns`, which {edge.grouping} does not look at: give `grouping: key` or `cost`", edge)
+    if edge.instances is not None and edge.grouping == "forward":
+        raise flow.error(
+            f"{what} has `instances`, and forward leaves rows where they are: give `grouping: shuffle` (or key, cost)", edge
+        )
     if edge.grouping == "cost" and (end.kind != "row" or len(flow.into[edge.end]) > 1):
         raise flow.error(f"{what} is grouped by cost, which needs `kind: row` at its end and no other edge to it", edge)
     if end.kind == "state" and edge.grouping != "key":
@@ -175,8 +176,9 @@ def only_source(flow: Dataflow) -> Operator:
     """The source of a dataflow that is to be a streaming query."""
     sources = [one for one in flow.operators if one.kind == "source"]
     if len(sources) > 1:
-        raise InvalidDataflow(
+        raise flow.error(
             f"there are {len(sources)} sources, {', '.join(one.name for one in sources)}: a streaming query reads one. Give "
-            "one source a `function` of the session that returns their union, or run it as a batch"
+            "one source a `function` of the session that returns their union, or run it as a batch",
+            sources[1],
         )
     return sources[0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import Any
@@ -44,7 +44,15 @@ class Shape:
         return [self._array(field, column, wrong) for field, column in zip(self.schema, lists, strict=True)], wrong
 
     def nulls(self, count: int) -> list[pa.Array]:
-        return [pa.nulls(count, field.type) for field in self.schema]
+        return [nulls_of(count, field.type) for field in self.schema]
+
+    def taken(self, value: Any) -> tuple[Any, ...]:
+        """The fields of one value, in order, none of them null that may not be; their types are not looked at."""
+        found = tuple(self._taken(value))
+        for name, held in zip(self.schema.names, found, strict=True):
+            if held is None and name in self.strict:
+                raise _is_null(name)
+        return found
 
     def _quick(self, values: Sequence[Any]) -> list[list[Any]] | None:
         """The fields of values that are all alike and as they should be; None to look at each."""
@@ -86,12 +94,15 @@ class Shape:
 
     def _wraps(self, value: Any, kind: pa.DataType) -> bool:
         """Whether a result for a schema of one field holds that field's value, or is it."""
+        name = self.schema.names[0]
         if isinstance(value, dict):
-            name = self.schema.names[0]
             if pa.types.is_struct(kind):
                 return list(value) == [name] and kind.get_field_index(name) < 0
             return not pa.types.is_map(kind)
-        return isinstance(value, tuple) and not pa.types.is_nested(kind)
+        if isinstance(value, tuple) and pa.types.is_nested(kind):  # a Row of this field holds it; another tuple is a struct
+            holds = list(getattr(value, "__fields__", ())) == [name]
+            return holds and (not pa.types.is_struct(kind) or [field.name for field in kind] != [name] or _is_row(value[0]))
+        return isinstance(value, tuple)
 
     def _array(self, field: pa.Field, values: list[Any], wrong: dict[int, InvalidResult]) -> pa.Array:
         convert = _converter(field.type)
@@ -104,7 +115,7 @@ class Shape:
         if made.null_count and field.name in self.strict:
             for at, value in enumerate(values):
                 if value is None and at not in wrong:
-                    wrong[at] = InvalidResult(f"the function returned None for field {field.name!r}, which may not be null")
+                    wrong[at] = _is_null(field.name)
         return made
 
     def _one_by_one(
@@ -156,6 +167,26 @@ class Shape:
             return column.cast(field.type)
         except _UNFIT as error:
             raise InvalidResult(f"{told}: {error}") from error
+
+
+def results_in(value: Any) -> list[Any]:
+    """What a function of a row gave: nothing, one result or many."""
+    if value is None:
+        return []
+    return list(value) if isinstance(value, (list, Iterator)) else [value]
+
+
+def nulls_of(count: int, kind: pa.DataType) -> pa.Array:
+    """So many nulls. Arrow's own, of a struct with a map in it, are damaged: who reads them ends the process."""
+    return pa.array([None] * count, kind) if pa.types.is_nested(kind) else pa.nulls(count, kind)
+
+
+def _is_null(name: str) -> InvalidResult:
+    return InvalidResult(f"the function returned None for field {name!r}, which may not be null")
+
+
+def _is_row(value: Any) -> bool:
+    return value is None or hasattr(value, "__fields__")
 
 
 def _told(value: Any) -> str:

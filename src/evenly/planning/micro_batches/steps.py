@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from evenly.dataflow.formats import FILES
+from evenly.dataflow.ends import FILES
 from evenly.dataflow.graph import Dataflow, Edge
 from evenly.dataflow.stages import Stage, stages_of
 

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
 
+from pyspark import StorageLevel
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
@@ -13,15 +15,19 @@ from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
 from evenly.costs.call_options import CallOptions
 from evenly.dataflow.graph import Dataflow, Edge, Operator
 from evenly.dataflow.stages import Stage
-from evenly.errors import InvalidDataflow
+from evenly.errors import EvenlyError, InvalidDataflow
 from evenly.spark.arrow_schema import arrow_schema
 from evenly.spark.costs.apply_by_cost import apply_by_cost
-from evenly.spark.costs.options import checked_schema
+from evenly.spark.costs.options import checked_key
+from evenly.spark.costs.row_ids import with_id
 from evenly.spark.costs.stage import results_of
 from evenly.spark.features import Feature, require
+from evenly.spark.flows.costed import costed_call, costed_rows
 from evenly.spark.flows.functions import loaded
+from evenly.spark.flows.schemas import parsed
 from evenly.spark.flows.watch import Reports
 from evenly.spark.keyed.by_key import by_key
+from evenly.spark.keyed.keys import key_names
 from evenly.spark.placing.placement import AT
 from evenly.spark.python_workers import check_python
 from evenly.worker.executing import REPORT
@@ -100,11 +106,28 @@ class Frames:
         # On their way columns have names of ours: PySpark takes a dot in a name for a field's. Arrow does not tell how many
         # rows of no columns there are.
         sent = rows.toDF(*(f"c{at}" for at in range(len(rows.columns)))) if rows.columns else rows.select(F.lit(0).alias("c"))
+        try:
+            arrow_schema(rows.sparkSession, sent.schema)
+        except PySparkException as error:
+            raise self.flow.error(f"{one.name!r} cannot get {rows.dtypes}: {error}. Cast that column before", one) from error
         return sent.mapInArrow(flowing(graph), schema)
 
     def grouped(self, edge: Edge, rows: DataFrame) -> DataFrame:
         """The rows of an edge where its end finds them; for state, `stream_by_key` places them."""
-        return self._placed(edge, _taken(edge, rows))
+        return self._placed(edge, self._taken(edge, rows))
+
+    def _taken(self, edge: Edge, rows: DataFrame) -> DataFrame:
+        """What takes an edge."""
+        try:
+            rows = rows.where(edge.where) if edge.where else rows
+            if edge.grouping == "key":
+                key_names(rows, list(edge.columns))
+            elif edge.grouping == "cost":
+                with_id(rows, checked_key(list(edge.columns)))
+        except (AnalysisException, EvenlyError) as error:
+            what = f"the edge {edge.start} -> {edge.end}"
+            raise self.flow.error(f"{what} cannot be taken: {next(iter(str(error).splitlines()))}", edge) from error
+        return rows
 
     def _placed(self, edge: Edge, rows: DataFrame) -> DataFrame:
         instances = edge.instances or default_instances(rows.sparkSession)
@@ -135,15 +158,16 @@ class Frames:
         return sum(any(edge.start == name for edge in stage.inputs) for stage in self.stages)
 
     def _once(self, rows: DataFrame) -> DataFrame:
-        """Rows that are read several times and computed once."""
-        self._kept.append(rows.persist())
-        return self._kept[-1]
+        """Rows that are read several times and computed once. What somebody else has persisted stays his."""
+        if rows.storageLevel == StorageLevel.NONE:
+            self._kept.append(rows.persist())
+        return rows
 
     def _rows(self, stage: Stage) -> DataFrame:
         """What enters a stage."""
         if stage.kind == "worker" and stage.fed_by is not None:
             return self._made[stage.fed_by]
-        entering = [_taken(edge, self._made[edge.start]) for edge in stage.inputs]
+        entering = [self._taken(edge, self._made[edge.start]) for edge in stage.inputs]
         one = self.flow.by_name[stage.operators[0]]
         kinds = [sorted((name.lower(), kind) for name, kind in it.dtypes) for it in entering]
         if any(it != kinds[0] for it in kinds):
@@ -163,14 +187,16 @@ class Frames:
             return self.by_cost(one.name, rows)
         edge = stage.inputs[0]
         instances = edge.instances or default_instances(rows.sparkSession)
-        return apply_by_cost(
+        function, schema = costed_call(self.flow, one, rows)
+        ran = apply_by_cost(
             rows,
-            loaded(one),
-            one.schema,
+            function,
+            schema,
             cost_key=list(edge.columns),
             instances=instances,
             call=CallOptions(threads=one.threads or 1),
         )
+        return costed_rows(ran)
 
     def graph(self, stage: Stage, rows: DataFrame) -> Graph:
         """The operators of a worker, for rows with these columns."""
@@ -178,7 +204,7 @@ class Frames:
         nodes = []
         for name in stage.operators:
             one = self.flow.by_name[name]
-            nullable, strict = _parsed(rows, one)
+            nullable, strict = parsed(self.flow, one, rows)
             nodes.append(
                 Node(
                     name,
@@ -190,34 +216,16 @@ class Frames:
                     exit=stage.exits.index(name) if name in stage.exits else None,
                 )
             )
-        entries = dict.fromkeys(at[edge.end] for edge in stage.inputs)  # edges that meet are one union, which enters once
+        # Several edges to one operator are one input by now.
+        entries = dict.fromkeys(at[edge.end] for edge in stage.inputs)
         return Graph(tuple(nodes), tuple(entries), tuple(rows.columns))
 
     def _schema(self, stage: Stage, rows: DataFrame) -> StructType:
-        exits = [_parsed(rows, self.flow.by_name[name])[0] for name in stage.exits]
+        exits = [parsed(self.flow, self.flow.by_name[name], rows)[0] for name in stage.exits]
         if len(exits) == 1:
             return StructType([*exits[0].fields, _REPORT])
         structs = [StructField(f"e{place}", schema) for place, schema in enumerate(exits)]
         return StructType([StructField("exit", IntegerType()), *structs, _REPORT])
-
-
-def _taken(edge: Edge, rows: DataFrame) -> DataFrame:
-    """What takes an edge."""
-    return rows.where(edge.where) if edge.where else rows
-
-
-def _everywhere(rows: DataFrame, instances: int) -> DataFrame:
-    """Every row in each of so many partitions."""
-    require(rows.sparkSession, Feature.REPARTITION_BY_ID, by="an edge that is grouped by duplicate", remedy="Use shuffle")
-    copies = rows.withColumn(AT, F.explode(F.sequence(F.lit(0), F.lit(instances - 1))))
-    return copies.repartitionById(instances, AT).drop(AT)
-
-
-def _parsed(rows: DataFrame, one: Operator) -> tuple[StructType, frozenset[str]]:
-    """The schema of what leaves an operator, all of it nullable, and the fields that are not."""
-    parsed = checked_schema(rows, one.schema, skip=False)
-    nullable = StructType([StructField(it.name, it.dataType, nullable=True) for it in parsed.fields])
-    return nullable, frozenset(it.name for it in parsed.fields if not it.nullable)
 
 
 def checked_frame(found: object, one: Operator) -> DataFrame:
@@ -230,3 +238,10 @@ def checked_frame(found: object, one: Operator) -> DataFrame:
 def default_instances(spark: SparkSession) -> int:
     """As many instances as Spark makes of a shuffle."""
     return int(spark.conf.get("spark.sql.shuffle.partitions") or 200)
+
+
+def _everywhere(rows: DataFrame, instances: int) -> DataFrame:
+    """Every row in each of so many partitions."""
+    require(rows.sparkSession, Feature.REPARTITION_BY_ID, by="an edge that is grouped by duplicate", remedy="Use shuffle")
+    copies = rows.withColumn(AT, F.explode(F.sequence(F.lit(0), F.lit(instances - 1))))
+    return copies.repartitionById(instances, AT).drop(AT)

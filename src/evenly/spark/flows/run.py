@@ -13,8 +13,9 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from evenly.costs.call_options import CallOptions
 from evenly.costs.model import CostModel
 from evenly.dataflow.builder import Flow
+from evenly.dataflow.ends import FILES, SENT, check_ends
 from evenly.dataflow.files import read_dataflow
-from evenly.dataflow.formats import FILES, check_once
+from evenly.dataflow.functions import check_functions
 from evenly.dataflow.graph import Dataflow
 from evenly.dataflow.stages import Stage, only_source, stages_of
 from evenly.errors import InvalidParameter
@@ -22,7 +23,17 @@ from evenly.spark.costs.cost_batches import CostBatches, RanBatch
 from evenly.spark.costs.options import StageOptions, checked_key
 from evenly.spark.costs.stage import CallStage
 from evenly.spark.costs.store import CostStore
-from evenly.spark.flows.ends import check_sink, read, write
+from evenly.spark.flows.costed import costed_call, costed_rows
+from evenly.spark.flows.ends import (
+    StreamBatch,
+    check_columns,
+    check_free,
+    check_sending,
+    kept_of,
+    read,
+    sender_of,
+    write,
+)
 from evenly.spark.flows.frames import Frames, checked_frame, default_instances
 from evenly.spark.flows.functions import loaded
 from evenly.spark.flows.owning import check_paths, claim, name_of_query
@@ -58,7 +69,7 @@ def run(
     - `flow`: a `Dataflow`, a `Flow` that was built in Python, or the path of a YAML file (`evenly.dataflow.files`).
     - `spark`: your session; None: one on this machine. `trigger`, `query_name`: those of the query.
     - `watch`: a `FlowWatch` that says what each batch and its operators took.
-    - `exactly_once`: refuse sinks that may get a row twice.
+    - `exactly_once`: refuse a dataflow with a sink that may hold a row twice, as `exactly_once` of a sink does for one.
 
     Operators of rows and batches that forward edges join run in one Python worker, each with its threads; what several edges
     read is computed once. All sinks are written within a batch, one after the other. Sinks that are files have a folder for
@@ -70,13 +81,9 @@ def run(
     """
     described = _described(flow)
     stages = stages_of(described)
-    if exactly_once:
-        check_once(described)
-    for one in described.operators:
-        if one.kind == "sink":
-            check_sink(described, one)
-        if one.function:
-            loaded(one)
+    check_ends(described, exactly_once=exactly_once)
+    check_functions(described)
+    check_sending(described)
     session = local_session(described.name) if spark is None else spark
     check_paths(session, described)
     if checkpoint is not None:
@@ -100,18 +107,22 @@ def _described(flow: Dataflow | Flow | str | os.PathLike[str]) -> Dataflow:
 
 
 def _run_once(flow: Dataflow, stages: tuple[Stage, ...], spark: SparkSession, watch: FlowWatch | None) -> None:
+    check_free(spark, flow)
     sources = [one for one in flow.operators if one.kind == "source"]
     begun = {one.name: read(spark, flow, one, streaming=False) for one in sources}
     _write(Frames(flow, stages, begun, reports=None if watch is None else Reports()), None, watch)
 
 
-def _write(frames: Frames, number: int | None, watch: FlowWatch | None) -> None:
-    """Write all sinks, of a batch of this number."""
-    begun = perf_counter()
+def _write(frames: Frames, batch: StreamBatch | None, watch: FlowWatch | None) -> None:
+    """Write all sinks, of a batch of a stream or of the only one."""
+    begun, flow, number = perf_counter(), frames.flow, None if batch is None else batch.number
     try:
         with worker_errors():
-            for name, rows in frames.of_sinks().items():
-                write(frames.flow, frames.flow.by_name[name], rows, number)
+            found = [(flow.by_name[name], rows) for name, rows in frames.of_sinks().items()]
+            for one, rows in found:
+                check_columns(flow, one, rows, streaming=batch is not None)
+            for one, rows in found:
+                write(flow, one, rows, batch)
         seconds = perf_counter() - begun
         if watch is not None and frames.reports is not None:
             watch.take(number, seconds, frames.reports.told())
@@ -137,6 +148,7 @@ class _Streaming:
         self._rows = read(spark, flow, self._source, streaming=True)
         self._settings = QuerySettings.checked(self._rows, checkpoint, trigger, query_name)
         self._batches: dict[str, CostBatches] = {}
+        self._query = ""
 
     def start(self) -> RunningQuery:
         """The query, started."""
@@ -151,7 +163,9 @@ class _Streaming:
         self._claim_folders()
 
         def build(placed: DataFrame) -> DataStreamWriter:
-            return self._writer(checked_frame(loaded(one)(placed), one), one.name).outputMode("update")
+            found = checked_frame(loaded(one)(placed), one)
+            self._check_frames(one.name, found)
+            return self._writer(found, one.name).outputMode("update")
 
         return stream_by_key(
             rows,
@@ -165,10 +179,12 @@ class _Streaming:
 
     def _claim_folders(self) -> None:
         spark = self._rows.sparkSession
-        owner = name_of_query(spark, self._settings.checkpoint)
+        owner = self._query = name_of_query(spark, self._settings.checkpoint)
         for one in self._flow.operators:
             if one.kind == "sink" and one.format in FILES:
                 claim(spark, self._flow, one, owner)
+            if one.kind == "sink" and one.format in SENT:
+                kept_of(spark, one, self._settings.checkpoint).check_alone(sender_of(one, owner))
 
     def _before(self, state: Stage) -> DataFrame:
         """What leads to the state, one stage after the other."""
@@ -181,9 +197,10 @@ class _Streaming:
     def _check_frames(self, begun: str, rows: DataFrame) -> None:
         """Make the frames of a batch without rows, so that a wrong schema or column is said before anything runs."""
         nothing = rows.sparkSession.createDataFrame([], rows.schema)
-        frames = Frames(self._flow, self._stages, {begun: nothing})
+        frames = Frames(self._flow, self._stages, {**dict.fromkeys(self._done_before(begun), nothing), begun: nothing})
         try:
-            frames.of_sinks()
+            for name, found in frames.of_sinks().items():
+                check_columns(self._flow, self._flow.by_name[name], found, streaming=True)
         finally:
             frames.release()
 
@@ -198,22 +215,24 @@ class _Streaming:
             if name not in self._batches:
                 self._batches[name] = self._cost_batches(name, entering)
             ran[name] = self._batches[name].run(entering, number)
-            return ran[name].results
+            return costed_rows(ran[name].results)
 
         try:
             reports = None if self._watch is None else Reports()
-            _write(Frames(self._flow, self._stages, {**done, begun: rows}, by_cost, reports), number, self._watch)
-            for name, batch in ran.items():
-                self._batches[name].keep(batch)
+            batch = StreamBatch(number, self._query, self._settings.checkpoint)
+            _write(Frames(self._flow, self._stages, {**done, begun: rows}, by_cost, reports), batch, self._watch)
+            for name, costed in ran.items():
+                self._batches[name].keep(costed)
         finally:
-            for batch in ran.values():
-                batch.release()
+            for costed in ran.values():
+                costed.release()
 
     def _cost_batches(self, name: str, rows: DataFrame) -> CostBatches:
         one, edge = self._flow.by_name[name], self._flow.into[name][0]
         instances = edge.instances or default_instances(rows.sparkSession)
         options = StageOptions(instances, call=CallOptions(threads=one.threads or 1))
-        stage = CallStage.of(rows, loaded(one), one.schema, options)
+        function, schema = costed_call(self._flow, one, rows)
+        stage = CallStage.of(rows, function, schema, options)
         store = CostStore(self._rows.sparkSession, self._settings.checkpoint, name)
         return CostBatches(stage, store, CostModel(checked_key(list(edge.columns))), called=f"{self._flow.name}, {name}")
 
