@@ -35,7 +35,7 @@ def test_it_says_what_a_dataflow_becomes(monkeypatch, capsys, flow):
     said = " ".join(printed.split())
     for line in (
         "lines: source, parquet split: one Python worker for each partition (split with threads as planned, or 1)",
-        "lines -> split: shuffle: repartition(4), the rows where id > 1 count: Spark itself; computed once for all that read it",
+        "lines -> split: shuffle: repartition(4), the rows where id > 1 count: Spark itself; computed once for all",
         "split -> count: key: by_key: placed by word on spark.sql.shuffle.partitions instances, by a mapping learnt in each",
         "kept: sink, parquet, every row once: a folder for each batch of a stream",
         "count -> kept: forward: no shuffle: rows stay in their partitions",
@@ -52,7 +52,7 @@ def test_it_says_what_a_dataflow_becomes(monkeypatch, capsys, flow):
         (("--checkpoint", "x", "--until-read", "--trigger", "1"), "leave --trigger out"),
         (("--checkpoint", "x", "--trigger", "0"), "--trigger must be seconds, above 0"),
         (("--batch", "--conf", "spark.x"), "--conf must be name=value"),
-        (("--batch", "--exactly-once"), "exactly once was asked for, and the sink 'also' is console"),
+        (("--batch", "--exactly-once"), "the sink 'also' is to hold every row exactly once"),
         (("--batch", "--submit", "job"), "--submit must name a file that ends in .py"),
         (("--batch", "--submit", "no/such/job.py"), "--submit must name a file in a folder that exists"),
         (("--batch", "--submit", "job.py", "--master", "local"), "are those of spark-submit: give them there"),

@@ -59,14 +59,14 @@ def run_command(
     flow = read_dataflow(dataflow)
     stages_of(flow)  # what is wrong is said before Spark starts
     check_ends(flow, exactly_once=exactly_once)
-    check_functions(flow)
     if checkpoint is not None:
         only_source(flow)
-    wanted = _trigger(trigger, until_read=until_read)
     if show:
         for line in shown(flow):
             say(line)
         return
+    check_functions(flow)
+    wanted = _trigger(trigger, until_read=until_read)
     if submit is not None:
         write_whole(submit, job_script(flow, checkpoint, wanted, exactly_once=exactly_once))
         note(f"{submit} runs it: {submit_command(flow, submit)}")
