@@ -76,8 +76,8 @@ class Stream:
         return self._with("key", columns, instances)
 
     def where(self, condition: str) -> Stream:
-        """Only rows for which a condition in SQL holds."""
-        return Stream(self.flow, tuple(replace(edge, where=condition) for edge in self.edges))
+        """Only rows for which a condition in SQL holds, and all that were given before."""
+        return Stream(self.flow, tuple(replace(edge, where=_both(edge.where, condition)) for edge in self.edges))
 
     def selectivity(self, selectivity: float) -> Stream:
         """How many rows take this way for one that enters its operator: for planning."""
@@ -85,6 +85,8 @@ class Stream:
 
     def and_also(self, *others: Stream) -> Stream:
         """This stream and others, all into the next operator."""
+        if any(other.flow is not self.flow for other in others):
+            raise InvalidDataflow("a stream of another Flow cannot be joined: build both in one")
         return Stream(self.flow, (*self.edges, *(edge for other in others for edge in other.edges)))
 
     def row(self, function: Function, *, schema: str, threads: int | None = None, name: str = "", model: str = "") -> Stream:
@@ -131,6 +133,10 @@ class Stream:
     def _with(self, grouping: EdgeGrouping, columns: tuple[str, ...], instances: int | None) -> Stream:
         changed = [replace(edge, grouping=grouping, columns=columns, instances=instances) for edge in self.edges]
         return Stream(self.flow, tuple(changed))
+
+
+def _both(one: str, other: str) -> str:
+    return f"({one}) and ({other})" if one else other
 
 
 def _texts(options: Mapping[str, object] | None) -> dict[str, str]:

@@ -120,8 +120,19 @@ def _check_edge(flow: Dataflow, edge: Edge) -> None:
         )
     if edge.grouping == "cost" and (end.kind != "row" or len(flow.into[edge.end]) > 1):
         raise flow.error(f"{what} is grouped by cost, which needs `kind: row` at its end and no other edge to it", edge)
+    first = flow.into[edge.end][0]
+    if "key" in (edge.grouping, first.grouping) and _placed(edge) != _placed(first):
+        raise flow.error(
+            f"{what} is grouped otherwise than {first.start} -> {edge.end}: rows of a key meet only if all edges to "
+            f"{edge.end!r} have the same `grouping: key`, `columns` and `instances`",
+            edge,
+        )
     if end.kind == "state" and edge.grouping != "key":
         raise flow.error(f"{what} leads to state: it needs `grouping: key` and the `columns` of the key", edge)
+
+
+def _placed(edge: Edge) -> tuple[object, ...]:
+    return edge.grouping, edge.columns, edge.instances
 
 
 def _check_state(flow: Dataflow) -> None:
