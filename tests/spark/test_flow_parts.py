@@ -30,8 +30,7 @@ def same(batch):
 
 async def halves(row):
     await asyncio.sleep(0)
-    yield {"id": row.id, "half": 0}
-    yield {"id": row.id, "half": 1}
+    return [{"id": row.id, "half": 0}, {"id": row.id, "half": 1}]
 
 
 async def doubled(row):

@@ -1,4 +1,4 @@
-"""Every mistake of a description that can be seen without Spark: one error with file, line and remedy, before anything starts."""
+"""Every mistake of a description that shows without Spark: one error with file, line and remedy, before anything starts."""
 
 from __future__ import annotations
 

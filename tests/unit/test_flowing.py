@@ -194,16 +194,6 @@ def test_async_functions_and_classes_are_called():
     assert Counting.closed == 1
 
 
-def test_async_generators_give_many():
-    async def both(row):
-        yield row.v, "a"
-        await asyncio.sleep(0)
-        yield row.v, "b"
-
-    for threads in (1, 2):
-        assert ran(chain(both, threads=threads), [5]) == Counter({(0, 5, "a"): 1, (0, 5, "b"): 1})
-
-
 def test_what_is_on_its_way_is_bounded():
     """No more is read from Spark than the operators can hold: the rest waits there."""
     done, outstanding = [], []

@@ -82,8 +82,8 @@ class Stream:
         return self._with("duplicate", (), instances)
 
     def where(self, condition: str) -> Stream:
-        """Only rows for which a condition in SQL holds."""
-        return Stream(self.flow, tuple(replace(edge, where=condition) for edge in self.edges))
+        """Only rows for which a condition in SQL holds, and all that were given before."""
+        return Stream(self.flow, tuple(replace(edge, where=_both(edge.where, condition)) for edge in self.edges))
 
     def selectivity(self, selectivity: float) -> Stream:
         """How many rows take this way for one that enters its operator: for planning."""
@@ -95,6 +95,8 @@ class Stream:
 
     def and_also(self, *others: Stream) -> Stream:
         """This stream and others, all into the next operator."""
+        if any(other.flow is not self.flow for other in others):
+            raise InvalidDataflow("a stream of another Flow cannot be joined: build both in one")
         return Stream(self.flow, (*self.edges, *(edge for other in others for edge in other.edges)))
 
     def operator(
@@ -160,6 +162,10 @@ def _told(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     return str(value) if isinstance(value, (int, float)) else cast(str, value)
+def _both(one: str, other: str) -> str:
+    return f"({one}) and ({other})" if one else other
+
+
 
 
 def _named(function: Function) -> str:

@@ -88,8 +88,6 @@ def check_runnable(flow: Dataflow) -> None:
     check_ends(flow)
     for edge in flow.edges:
         _check_edge(flow, edge)
-    for name, into in flow.into.items():
-        _check_meeting(flow, name, into)
     _check_state(flow)
 
 
@@ -128,20 +126,19 @@ def _check_edge(flow: Dataflow, edge: Edge) -> None:
         )
     if edge.grouping == "cost" and (end.kind != "row" or len(flow.into[edge.end]) > 1):
         raise flow.error(f"{what} is grouped by cost, which needs `kind: row` at its end and no other edge to it", edge)
+    first = flow.into[edge.end][0]
+    if "key" in (edge.grouping, first.grouping) and _placed(edge) != _placed(first):
+        raise flow.error(
+            f"{what} is grouped otherwise than {first.start} -> {edge.end}: rows of a key meet only if all edges to "
+            f"{edge.end!r} have the same `grouping: key`, `columns` and `instances`",
+            edge,
+        )
     if end.kind == "state" and edge.grouping != "key":
         raise flow.error(f"{what} leads to state: it needs `grouping: key` and the `columns` of the key", edge)
 
 
-def _check_meeting(flow: Dataflow, name: str, into: list[Edge]) -> None:
-    """Rows that are to be together are dealt out together: edges that meet have one grouping, or none."""
-    moved = [edge for edge in into if edge.grouping != "forward"]
-    kinds = {(edge.grouping, edge.columns, edge.instances) for edge in moved}
-    if len(kinds) > 1 or (len(moved) < len(into) and any(edge.grouping == "key" for edge in moved)):
-        raise flow.error(
-            f"the edges to {name!r} are grouped in different ways: give all of them the same `grouping`, `columns` and "
-            "`instances`",
-            into[-1],
-        )
+def _placed(edge: Edge) -> tuple[object, ...]:
+    return edge.grouping, edge.columns, edge.instances
 
 
 def _check_state(flow: Dataflow) -> None:

@@ -14,7 +14,7 @@ import resource
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -43,7 +43,8 @@ Made = tuple[int, pa.RecordBatch]
 class Node:
     """An operator: what it calls, on rows or on batches, what leaves it, and which nodes (or which exit) that goes to.
 
-    A class is made once for each task; what it makes may have `close`.
+    A class is made once for each task; what it makes may have `close`. `reads` are the columns that it gets, in their order,
+    where it has several inputs, whose own order may be another.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Node:
     threads: int = 1
     after: tuple[int, ...] = ()
     exit: int | None = None
+    reads: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,8 +136,7 @@ class _Operator:
             raise self._ill("could not be made", error) from error
         called: Any = self._function
         ways = (called, getattr(called, "__call__", None))  # noqa: B004 - of an object
-        self._yields = any(map(inspect.isasyncgenfunction, ways))
-        self._waits = self._yields or any(map(inspect.iscoroutinefunction, ways))
+        self._waits = any(map(inspect.iscoroutinefunction, ways))
         self._local = threading.local()
         self._runners: list[asyncio.Runner] = []
         self._kind: type[Row] | None = None
@@ -150,8 +151,17 @@ class _Operator:
 
     def rows(self, piece: pa.RecordBatch) -> Iterator[Row]:
         """What a function of rows is called with."""
+        piece = self._in_order(piece)
         self._kind = self._kind or row_class(piece.schema.names)
         return rows_of(piece, self._kind)
+
+    def _in_order(self, piece: pa.RecordBatch) -> pa.RecordBatch:
+        """A piece with the columns as the operator reads them, whichever input it comes from."""
+        names, reads = piece.schema.names, list(self.node.reads)
+        if not reads or names == reads:
+            return piece
+        places = [names.index(name) for name in reads] if set(names) == set(reads) else _places(names, reads)
+        return piece.select(places).rename_columns(reads)
 
     def results(self, row: Row) -> list[Any]:
         """What a row gives: nothing, one result or many."""
@@ -171,7 +181,7 @@ class _Operator:
     def changed(self, piece: pa.RecordBatch) -> pa.RecordBatch:
         """What a function of batches makes of one."""
         try:
-            columns = self.node.shape.table(self._called(piece))
+            columns = self.node.shape.table(self._called(self._in_order(piece)))
         except Exception as error:
             raise self._failed(piece, error) from error
         return pa.RecordBatch.from_arrays(columns, schema=self.node.shape.schema)
@@ -201,15 +211,16 @@ class _Operator:
         if not hasattr(self._local, "runner"):
             self._local.runner = asyncio.Runner()
             self._runners.append(self._local.runner)
-        called = self._function(payload)
-        return self._local.runner.run(_collected(called) if self._yields else called)
+        return self._local.runner.run(self._function(payload))
 
     def _failed(self, payload: Any, error: Exception) -> EvenlyError:
         return failure(payload, error, of=f"the operator {self.node.name!r}", advice=_ADVICE)
 
 
-async def _collected(results: AsyncIterator[Any]) -> list[Any]:
-    return [result async for result in results]
+def _places(names: list[str], reads: list[str]) -> list[int]:
+    """Where columns are that are called alike but for upper and lower case."""
+    lower = [name.lower() for name in names]
+    return [lower.index(name.lower()) for name in reads]
 
 
 class _Serial:

@@ -68,7 +68,11 @@ class Shape:
         if issubclass(holding[0], dict):
             alike = all(name in value for value in values for name in names)
             return [[value[name] for value in values] for name in names] if alike else None
-        return [list(column) for column in zip(*values, strict=True)]
+        columns = [list(column) for column in zip(*values, strict=True)]
+        fields = vars(holding[0]).get("__fields__")  # of the rows that a function gets; Spark's own have them one by one
+        if fields is None and hasattr(values[0], "__fields__"):
+            return None
+        return columns if fields is None else _by_name(columns, list(fields), names)
 
     def _taken(self, value: Any) -> Sequence[Any]:
         """The fields of one value, in order."""
@@ -88,7 +92,7 @@ class Shape:
                     f"the function returned {_told(value)}, of {len(value)} values: the schema has {len(names)} fields, "
                     f"{', '.join(names)}"
                 )
-            return value
+            return _by_name(value, list(getattr(value, "__fields__", ())), names)
         what = _unfinished(value) or f"return a dict or a tuple with the fields {', '.join(names)}"
         raise InvalidResult(f"the function returned {_told(value)}: {what}")
 
@@ -187,6 +191,13 @@ def _is_null(name: str) -> InvalidResult:
 
 def _is_row(value: Any) -> bool:
     return value is None or hasattr(value, "__fields__")
+
+
+def _by_name(held: Sequence[Any], fields: list[str], names: list[str]) -> Any:
+    """What a Row holds, in the order of `names` if its fields have these names; else as it is, by position."""
+    if fields == names or len(set(names)) < len(names) or sorted(fields) != sorted(names):
+        return held
+    return [held[fields.index(name)] for name in names]
 
 
 def _told(value: Any) -> str:
@@ -314,7 +325,7 @@ def _as_struct(value: Any, names: list[str], inner: list[Callable[[Any], Any] | 
             raise ValueError(f"it has no field {unknown[0]!r}")
         held = [value.get(name) for name in names]
     elif isinstance(value, (tuple, list)):
-        held = list(value)
+        held = list(_by_name(value, list(getattr(value, "__fields__", ())), names))
     else:
         raise TypeError("a struct is a dict or a tuple")
     return {name: each(it) if each else it for name, it, each in zip(names, held, inner, strict=True)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 
@@ -26,6 +26,7 @@ from evenly.spark.flows.costed import costed_call, costed_rows
 from evenly.spark.flows.functions import loaded
 from evenly.spark.flows.schemas import parsed
 from evenly.spark.flows.watch import Reports
+from evenly.spark.frames import empty_frame
 from evenly.spark.keyed.by_key import by_key
 from evenly.spark.keyed.keys import key_names
 from evenly.spark.placing.placement import AT
@@ -117,7 +118,7 @@ class Frames:
         return self._placed(edge, self._taken(edge, rows))
 
     def _taken(self, edge: Edge, rows: DataFrame) -> DataFrame:
-        """What takes an edge."""
+        """The rows that take an edge."""
         try:
             rows = rows.where(edge.where) if edge.where else rows
             if edge.grouping == "key":
@@ -130,6 +131,7 @@ class Frames:
         return rows
 
     def _placed(self, edge: Edge, rows: DataFrame) -> DataFrame:
+        """Rows of one or more edges that are grouped as this one."""
         instances = edge.instances or default_instances(rows.sparkSession)
         if edge.grouping == "shuffle":
             return rows.repartition(instances)
@@ -155,7 +157,12 @@ class Frames:
             self._made[name] = left.where(F.col("exit") == place).select(f"e{place}.*")
 
     def _readers(self, name: str) -> int:
-        return sum(any(edge.start == name for edge in stage.inputs) for stage in self.stages)
+        """How often what leaves an operator is read. By key twice: to learn which keys there are, and to place them."""
+        by_key = 1 if self.flow.by_name[name].kind == "source" else 2
+        return sum(
+            max((by_key if edge.grouping == "key" else 1 for edge in stage.inputs if edge.start == name), default=0)
+            for stage in self.stages
+        )
 
     def _once(self, rows: DataFrame) -> DataFrame:
         """Rows that are read several times and computed once. What somebody else has persisted stays his."""
@@ -167,20 +174,24 @@ class Frames:
         """What enters a stage."""
         if stage.kind == "worker" and stage.fed_by is not None:
             return self._made[stage.fed_by]
-        entering = [self._taken(edge, self._made[edge.start]) for edge in stage.inputs]
         one = self.flow.by_name[stage.operators[0]]
+        # What is placed alike is placed together: rows of a key meet, from whichever edge they come.
+        alike: dict[tuple[object, ...], tuple[Edge, list[DataFrame]]] = {}
+        for edge in stage.inputs:
+            placed = (edge.grouping, edge.columns, edge.instances)
+            alike.setdefault(placed, (edge, []))[1].append(self._taken(edge, self._made[edge.start]))
+        self._check_same(one, [rows for _, entering in alike.values() for rows in entering])
+        groups = [self._placed(edge, reduce(DataFrame.unionByName, entering)) for edge, entering in alike.values()]
+        return reduce(DataFrame.unionByName, groups)
+
+    def _check_same(self, one: Operator, entering: Sequence[DataFrame]) -> None:
+        """Refuse edges to an operator whose rows differ in names or types of columns."""
         kinds = [sorted((name.lower(), kind) for name, kind in it.dtypes) for it in entering]
         if any(it != kinds[0] for it in kinds):
             told = "; ".join(", ".join(f"{name} {kind}" for name, kind in it.dtypes) for it in entering)
             raise self.flow.error(
                 f"the edges to {one.name!r} have different columns ({told}): give what leads there the same schema", one
             )
-        # Edges that meet have one grouping (`stages_of`). Dealt out one by one, a key would have an instance for each of them.
-        moved = [(edge, it) for edge, it in zip(stage.inputs, entering, strict=True) if edge.grouping != "forward"]
-        stays = [it for edge, it in zip(stage.inputs, entering, strict=True) if edge.grouping == "forward"]
-        if moved:
-            stays.append(self._placed(moved[0][0], reduce(DataFrame.unionByName, [it for _, it in moved])))
-        return reduce(DataFrame.unionByName, stays)
 
     def _by_cost(self, stage: Stage, one: Operator, rows: DataFrame) -> DataFrame:
         if self.by_cost is not None:
@@ -202,8 +213,11 @@ class Frames:
         """The operators of a worker, for rows with these columns."""
         at = {name: place for place, name in enumerate(stage.operators)}
         nodes = []
+        made = {} if stage.fed_by is None else {stage.fed_by: rows}
         for name in stage.operators:
             one = self.flow.by_name[name]
+            entering = [made[edge.start] for edge in self.flow.into[name] if edge.start in made]
+            self._check_same(one, entering)
             nullable, strict = parsed(self.flow, one, rows)
             nodes.append(
                 Node(
@@ -214,8 +228,10 @@ class Frames:
                     threads=one.threads or 1,
                     after=tuple(at[edge.end] for edge in self.flow.out_of[name] if edge.end in at),
                     exit=stage.exits.index(name) if name in stage.exits else None,
+                    reads=tuple(entering[0].columns) if len(entering) > 1 else (),
                 )
             )
+            made[name] = empty_frame(rows.sparkSession, nullable)
         # Several edges to one operator are one input by now.
         entries = dict.fromkeys(at[edge.end] for edge in stage.inputs)
         return Graph(tuple(nodes), tuple(entries), tuple(rows.columns))
