@@ -7,11 +7,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from evenly.dataflow.formats import FILES, SENT
 from evenly.dataflow.graph import Dataflow, Operator
-from evenly.emission.destinations import HttpPost, TcpLines
 from evenly.errors import EvenlyError
 from evenly.spark.flows.frames import checked_frame
 from evenly.spark.flows.functions import loaded
-from evenly.spark.sending.send import send
+from evenly.spark.flows.sent import Outbox, check_sent, send_rows
 
 _SHOWN = 20
 
@@ -43,39 +42,28 @@ def _loaded(spark: SparkSession, one: Operator, *, streaming: bool) -> DataFrame
 
 def check_sink(flow: Dataflow, one: Operator) -> None:
     """Refuse a sink that says too little, before anything runs."""
-    needs = {"tcp": ("host", "port"), "http": ("url",)}.get(one.format, ())
-    for name in needs:
-        if name not in one.options:
-            raise flow.error(f"the sink {one.name!r} sends by {one.format}: give it the option {name!r}", one)
+    if one.format in SENT:
+        check_sent(flow, one)
     if one.format in FILES and not one.path:
         raise flow.error(f"the sink {one.name!r} writes {one.format}: give it a `path`", one)
 
 
-def write(flow: Dataflow, one: Operator, rows: DataFrame, batch: int | None) -> None:
+def write(flow: Dataflow, one: Operator, rows: DataFrame, batch: int | None, outbox: Outbox | None = None) -> None:
     """Write what a sink gets; `batch` is the number of a stream's batch, which may be written again."""
     try:
-        _write(flow, one, rows, batch)
+        _write(one, rows, batch, outbox)
     except AnalysisException as error:
         raise flow.error(f"the sink {one.name!r} cannot be written: {_first_line(error)}", one) from error
 
 
-def _write(flow: Dataflow, one: Operator, rows: DataFrame, batch: int | None) -> None:
+def _write(one: Operator, rows: DataFrame, batch: int | None, outbox: Outbox | None) -> None:
     options = dict(one.options)
     if one.function:
         loaded(one)(rows, 0 if batch is None else batch)
     elif one.format == "console":
         rows.show(int(options.get("rows", _SHOWN)), truncate=False)
     elif one.format in SENT:
-        to = TcpLines(options["host"], int(options["port"])) if one.format == "tcp" else HttpPost(options["url"])
-        send(
-            rows,
-            to=to,
-            column=options.get("column"),
-            link=options.get("link", "default"),
-            policy=options.get("policy", "unscheduled"),
-            sender=f"{flow.name}/{one.name}",
-            batch=batch,
-        )
+        send_rows(one, rows, batch, outbox)
     elif batch is not None and one.format in FILES:
         rows.write.format(one.format).options(**options).mode("overwrite").save(f"{one.path.rstrip('/')}/batch={batch}")
     else:

@@ -14,7 +14,7 @@ from evenly.costs.call_options import CallOptions
 from evenly.costs.model import CostModel
 from evenly.dataflow.builder import Flow
 from evenly.dataflow.files import read_dataflow
-from evenly.dataflow.formats import FILES, check_once
+from evenly.dataflow.formats import FILES, SENT, check_once
 from evenly.dataflow.graph import Dataflow
 from evenly.dataflow.stages import Stage, only_source, stages_of
 from evenly.errors import InvalidParameter
@@ -26,6 +26,7 @@ from evenly.spark.flows.ends import check_sink, read, write
 from evenly.spark.flows.frames import Frames, checked_frame, default_instances
 from evenly.spark.flows.functions import loaded
 from evenly.spark.flows.owning import check_paths, claim, name_of_query
+from evenly.spark.flows.sent import Outbox
 from evenly.spark.flows.watch import FlowWatch, Reports
 from evenly.spark.session import local_session
 from evenly.spark.streaming.query_settings import QuerySettings, Trigger
@@ -105,13 +106,13 @@ def _run_once(flow: Dataflow, stages: tuple[Stage, ...], spark: SparkSession, wa
     _write(Frames(flow, stages, begun, reports=None if watch is None else Reports()), None, watch)
 
 
-def _write(frames: Frames, number: int | None, watch: FlowWatch | None) -> None:
+def _write(frames: Frames, number: int | None, watch: FlowWatch | None, outbox: Outbox | None = None) -> None:
     """Write all sinks, of a batch of this number."""
     begun = perf_counter()
     try:
         with worker_errors():
             for name, rows in frames.of_sinks().items():
-                write(frames.flow, frames.flow.by_name[name], rows, number)
+                write(frames.flow, frames.flow.by_name[name], rows, number, outbox)
         seconds = perf_counter() - begun
         if watch is not None and frames.reports is not None:
             watch.take(number, seconds, frames.reports.told())
@@ -137,18 +138,19 @@ class _Streaming:
         self._rows = read(spark, flow, self._source, streaming=True)
         self._settings = QuerySettings.checked(self._rows, checkpoint, trigger, query_name)
         self._batches: dict[str, CostBatches] = {}
+        self._outbox: Outbox | None = None
 
     def start(self) -> RunningQuery:
         """The query, started."""
         state = next((stage for stage in self._stages if stage.kind == "state"), None)
         if state is None:
             self._check_frames(self._source.name, self._rows)
-            self._claim_folders()
+            self._claim()
             writer = self._writer(self._rows, self._source.name).option("checkpointLocation", self._settings.checkpoint)
             return RunningQuery(self._settings.applied(writer).start())
         rows, edge, one = self._before(state), state.inputs[0], self._flow.by_name[state.operators[0]]
         settings = self._settings
-        self._claim_folders()
+        self._claim()
 
         def build(placed: DataFrame) -> DataStreamWriter:
             return self._writer(checked_frame(loaded(one)(placed), one), one.name).outputMode("update")
@@ -163,12 +165,15 @@ class _Streaming:
             query_name=settings.query_name,
         )
 
-    def _claim_folders(self) -> None:
+    def _claim(self) -> None:
         spark = self._rows.sparkSession
         owner = name_of_query(spark, self._settings.checkpoint)
+        self._outbox = Outbox(self._settings.checkpoint, owner)
         for one in self._flow.operators:
             if one.kind == "sink" and one.format in FILES:
                 claim(spark, self._flow, one, owner)
+            if one.kind == "sink" and one.format in SENT:
+                self._outbox.check_alone(spark, one)
 
     def _before(self, state: Stage) -> DataFrame:
         """What leads to the state, one stage after the other."""
@@ -202,7 +207,8 @@ class _Streaming:
 
         try:
             reports = None if self._watch is None else Reports()
-            _write(Frames(self._flow, self._stages, {**done, begun: rows}, by_cost, reports), number, self._watch)
+            frames = Frames(self._flow, self._stages, {**done, begun: rows}, by_cost, reports)
+            _write(frames, number, self._watch, self._outbox)
             for name, batch in ran.items():
                 self._batches[name].keep(batch)
         finally:
