@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
 
+import pytest
 from pyspark import TaskContext
 
 import evenly
 from evenly.dataflow.files import parse_dataflow
 from evenly.dataflow.job_script import job_script
+from evenly.errors import CheckpointMismatch, InvalidDataflow
+from line_receiver import LineReceiver, without_doubles
 from waiting import until
 
 AT = "id long, at int"
@@ -123,6 +127,51 @@ def test_a_function_may_be_another_after_a_restart_and_the_checkpoint_goes_on(sp
         0: [(10, 1, 1), (11, 1, 1), (12, 1, 1)],
         1: [(20, 2, 2), (21, 2, 2), (22, 2, 2)],
     }
+
+
+def test_rows_of_a_stream_are_sent_again_as_the_same(spark, tmp_path):
+    """A sink behind that fails once: Spark runs the batch again, and a receiver knows all of its rows."""
+    folder, asked = str(tmp_path / "in"), []
+    spark.range(30, numPartitions=2).write.parquet(folder)
+
+    def second_time(_, number):
+        asked.append(number)
+        if len(asked) == 1:
+            raise RuntimeError("not now")
+
+    with LineReceiver() as receiver:
+        flow = evenly.Flow("sent")
+        ids = flow.source("ids", format="parquet", path=folder, schema="id long")
+        to = {"host": "127.0.0.1", "port": receiver.port, "policy": "lbf", "link": f"test-{receiver.port}"}
+        texts = ids.shuffle(2).row(lambda row: str(row.id), schema="text string", name="text")
+        texts.sink("a/b ö", format="tcp", options=to)
+        texts.sink("behind", function=second_time)
+        with pytest.raises(Exception, match="not now"):
+            evenly.run(flow, spark=spark, checkpoint=tmp_path / "c", trigger=NOW).awaitTermination()
+        evenly.run(flow, spark=spark, checkpoint=tmp_path / "c", trigger=NOW).awaitTermination()
+        found = receiver.rows()
+        assert asked == [0, 0]
+        assert len(found) == 60
+        assert sorted(int(row[-1]) for row in without_doubles(found)) == list(range(30))
+        shutil.copytree(tmp_path / "c", tmp_path / "copy")
+        with pytest.raises(CheckpointMismatch, match="is a copy of"):
+            evenly.run(flow, spark=spark, checkpoint=tmp_path / "copy", trigger=NOW)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"host": "x"}, "give it the option 'port'"),
+        ({"host": "x", "port": "many"}, "the port of the sink 'sent' must be a number, got 'many'"),
+        ({"host": "x", "port": 1, "polcy": "lbf"}, "has no option 'polcy'"),
+        ({"host": "x", "port": 1, "policy": "best"}, "the sink 'sent': .*best"),
+    ],
+)
+def test_a_sink_that_cannot_send_is_refused_before_anything_runs(spark, options, said):
+    flow = evenly.Flow("sent")
+    flow.source("ids", function=lambda session: session.range(1)).sink("sent", format="tcp", options=options)
+    with pytest.raises(InvalidDataflow, match=said):
+        evenly.run(flow, spark=spark)
 
 
 SUBMITTED = """
