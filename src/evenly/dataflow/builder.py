@@ -162,10 +162,10 @@ def _told(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     return str(value) if isinstance(value, (int, float)) else cast(str, value)
+
+
 def _both(one: str, other: str) -> str:
     return f"({one}) and ({other})" if one else other
-
-
 
 
 def _named(function: Function) -> str:
