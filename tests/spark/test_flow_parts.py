@@ -162,7 +162,7 @@ def test_rows_of_a_stream_are_sent_again_as_the_same(spark, tmp_path):
     ("options", "said"),
     [
         ({"host": "x"}, "give it the option 'port'"),
-        ({"host": "x", "port": "many"}, "the port of the sink 'sent' must be a number, got 'many'"),
+        ({"host": "x", "port": "many"}, "the option 'port' of the sink 'sent' must be a number"),
         ({"host": "x", "port": 1, "polcy": "lbf"}, "has no option 'polcy'"),
         ({"host": "x", "port": 1, "policy": "best"}, "the sink 'sent': .*best"),
     ],
