@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from evenly.cli.options import Json, wanted_names
+from evenly.cli.options import Json, session_settings, wanted_names
 from evenly.cli.output import note, print_json, print_table, say
 from evenly.dataflow.files import read_dataflow
 from evenly.dataflow.reports import Measured
@@ -49,7 +49,7 @@ def run_command(
         raise InvalidParameter("--until-read reads all that is there, without waiting: leave --trigger out")
     if trigger is not None and not 0.0 < trigger < 86_400.0:
         raise InvalidParameter(f"--trigger must be seconds, above 0 and below a day, got {trigger}")
-    settings = _settings(conf or [], master)
+    settings = session_settings(conf or [], master)
     wanted_names([])  # functions that are beside the file's user
     flow = read_dataflow(dataflow)
     if show:
@@ -122,16 +122,6 @@ def _trigger(seconds: float | None, *, until_read: bool) -> dict[str, Any] | Non
     if until_read:
         return {"availableNow": True}
     return None if seconds is None else {"processingTime": f"{seconds:g} seconds"}
-
-
-def _settings(conf: list[str], master: str | None) -> dict[str, str]:
-    settings = {} if master is None else {"spark.master": master}
-    for text in conf:
-        name, equals, value = text.partition("=")
-        if not (name.strip() and equals):
-            raise InvalidParameter(f"--conf must be name=value, such as spark.executor.memory=4g, got {text!r}")
-        settings[name.strip()] = value
-    return settings
 
 
 def _told(stage: Stage) -> str:
