@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from evenly.cli.options import Json, check_file, wanted_names
+from evenly.cli.options import Json, check_file, session_settings, wanted_names
 from evenly.cli.output import note, print_json, print_table, say
 from evenly.dataflow.ends import check_ends
 from evenly.dataflow.files import read_dataflow
@@ -54,7 +54,7 @@ def run_command(
     if not show:
         _check_mode(checkpoint, trigger, batch=batch, until_read=until_read)
     _check_script(submit, master, conf or [])
-    settings = _settings(conf or [], master)
+    settings = session_settings(conf or [], master)
     wanted_names([])  # functions that are beside the file's user
     flow = read_dataflow(dataflow)
     stages_of(flow)  # what is wrong is said before Spark starts
@@ -158,16 +158,6 @@ def _trigger(seconds: float | None, *, until_read: bool) -> dict[str, Any] | Non
     if until_read:
         return {"availableNow": True}
     return None if seconds is None else {"processingTime": f"{seconds:g} seconds"}
-
-
-def _settings(conf: list[str], master: str | None) -> dict[str, str]:
-    settings = {} if master is None else {"spark.master": master}
-    for text in conf:
-        name, equals, value = text.partition("=")
-        if not (name.strip() and equals):
-            raise InvalidParameter(f"--conf must be name=value, such as spark.executor.memory=4g, got {text!r}")
-        settings[name.strip()] = value
-    return settings
 
 
 def _remote(settings: dict[str, str]) -> bool:

@@ -68,8 +68,21 @@ def fit_engine(batches: Sequence[TimedBatches], *, slots: int, cores_per_slot: f
         )
         for one in batches
     ]
-    found = [float(cost) for cost in least_squares(counts, [one.seconds for one in batches])]
-    return EngineCosts(slots, cores_per_slot, *found[:-1], about=about)
+    batch_s, stage_s, sink_s, file_sink_s, task_s, moved_row_s, kept_row_s, _ = map(
+        float, least_squares(counts, [one.seconds for one in batches])
+    )
+    return EngineCosts(
+        slots,
+        cores_per_slot,
+        batch_s=batch_s,
+        stage_s=stage_s,
+        sink_s=sink_s,
+        file_sink_s=file_sink_s,
+        task_s=task_s,
+        moved_row_s=moved_row_s,
+        kept_row_s=kept_row_s,
+        about=about,
+    )
 
 
 def slope(small: tuple[float, float], large: tuple[float, float]) -> float:

@@ -97,7 +97,8 @@ def _cores_per_slot(spark: SparkSession, slots: int) -> float:
     """What a slot gets of a core while all of them compute."""
     for seconds in (0.1, _BURN_S):  # the first time Python workers start
         told = spark.range(0, slots, 1, slots).mapInArrow(burning(seconds), BURNT).collect()
-    return min(1.0, max(0.01, sum(row.cpu for row in told) / sum(row.clock for row in told)))
+    got = float(sum(row.cpu for row in told) / sum(row.clock for row in told))
+    return min(1.0, max(0.01, got))
 
 
 def _flow(shape: _Shape, source: _Source, slots: int, path: str) -> Flow:
