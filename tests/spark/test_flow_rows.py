@@ -237,7 +237,7 @@ edges:
         ("[frame, one]", '{from: frame, to: one, where: "id >"}', 10, "frame -> one cannot be taken"),
         ("[frame, one]", '{from: frame, to: one, where: "nothing > 1"}', 10, "frame -> one cannot be taken"),
         ("[frame, one]", "[frame, one]\n  - [read, one]", 5, "the edges to 'one' have different columns"),
-        ("[frame, one]", "[read, one]\n  - [frame, sink]", 5, "'one' cannot get"),
+        ("[frame, one]", "[read, one]\n  - [frame, sink]", 5, "'one' cannot get its rows"),
         (sink, "format: kafka, options: {kafka.bootstrap.servers: h, topic: t}", 7, "it takes a column `value`"),
         (sink, f'format: text, path: "{tmp_path}/out"', 7, "is text: it takes one column, a string"),
         (sink, f'format: parquet, path: "{tmp_path}/in/out"', 7, "have a path in the other's"),

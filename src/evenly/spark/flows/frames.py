@@ -107,11 +107,17 @@ class Frames:
         # On their way columns have names of ours: PySpark takes a dot in a name for a field's. Arrow does not tell how many
         # rows of no columns there are.
         sent = rows.toDF(*(f"c{at}" for at in range(len(rows.columns)))) if rows.columns else rows.select(F.lit(0).alias("c"))
-        try:
-            arrow_schema(rows.sparkSession, sent.schema)
-        except PySparkException as error:
-            raise self.flow.error(f"{one.name!r} cannot get {rows.dtypes}: {error}. Cast that column before", one) from error
+        self._check_types(one, sent)
         return sent.mapInArrow(flowing(graph), schema)
+
+    def _check_types(self, one: Operator, sent: DataFrame) -> None:
+        """Refuse columns that Spark cannot hand over to Python."""
+        try:
+            arrow_schema(sent.sparkSession, sent.schema)
+        except PySparkException as error:
+            raise self.flow.error(f"{one.name!r} cannot get its rows: {error} Cast that column before", one) from error
+        except ValueError:  # Arrow's own, of arrays that can only be empty: Spark hands them over all the same
+            return
 
     def grouped(self, edge: Edge, rows: DataFrame) -> DataFrame:
         """The rows of an edge where its end finds them; for state, `stream_by_key` places them."""
