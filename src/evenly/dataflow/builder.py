@@ -38,10 +38,13 @@ class Flow:
         schema: str = "",
         options: Mapping[str, str] | None = None,
         function: Function = "",
+        arrival: str = "",
         model: str = "",
     ) -> Stream:
-        """Rows from outside: a format of `spark.readStream` with its options, or a function of the session."""
-        one = Operator(name, model, "source", function, schema=schema, format=format, path=path, options=dict(options or {}))
+        """Rows from outside: a format of `spark.readStream` with its options, or a function of the session. `arrival` names the
+        column that says when a row arrived."""
+        more = dict(options or {})
+        one = Operator(name, model, "source", function, schema, format=format, path=path, options=more, arrival=arrival)
         return self._added(one, ())
 
     def dataflow(self) -> Dataflow:

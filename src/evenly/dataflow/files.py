@@ -101,7 +101,7 @@ def _dataflow(root: Described) -> Dataflow:
 def _operator(name: str, one: Described) -> Operator:
     if one.value is None:
         return Operator(name, line=one.line)
-    may_have = ("model", "kind", "function", "schema", "threads", "format", "path", "options")
+    may_have = ("model", "kind", "function", "schema", "threads", "format", "path", "arrival", "options")
     found = one.fields(f"the operator {name!r}", may_have=may_have)
     texts = {it: found[it].text(f"an operator's {it}") for it in may_have[:-1] if it in found and it not in ("kind", "threads")}
     kind = found["kind"].text("an operator's kind", one_of=KINDS) if "kind" in found else "operator"

@@ -31,7 +31,8 @@ class Operator:
     - `frame`: a DataFrame, and another. `state`: a DataFrame placed by key, and one with state over it, grouped by the
       columns of its edge and `slot`.
     - `source` and `sink`: `format`, `path` and `options` as `spark.readStream` and `write` take them; a sink may have a
-      function of a DataFrame and the number of the batch in their place.
+      function of a DataFrame and the number of the batch in their place. `arrival` of a source names its column of timestamps
+      that say when a row arrived, from which completion times are measured.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Operator:
     format: str = ""
     path: str = ""
     options: Mapping[str, str] = field(default_factory=dict)
+    arrival: str = ""
     line: int = field(default=0, compare=False)
 
     @property
