@@ -11,7 +11,7 @@ from evenly.cli.options import Json, check_file, import_from_here
 from evenly.cli.output import print_json, print_table, runs_progress, say
 from evenly.errors import InvalidParameter
 from evenly.files import write_whole
-from evenly.planning.model_files import models_yaml, read_models
+from evenly.planning.model_files import models_yaml, read_models, read_spark_models
 from evenly.planning.models import PerformanceModel, merge_runs
 from evenly.planning.profiling.search import SearchOptions, SlotTrial, model_of
 from evenly.planning.profiling.search import profile_threads as search
@@ -58,6 +58,7 @@ def profile(
     spec = OperatorSpec(operator)
     spec.load()
     kept = read_models(out).values() if out.exists() else []
+    on_spark = read_spark_models(out) if out.exists() else None
     label = name or operator.rpartition(":")[2]
     how = SearchOptions(
         precision=precision,
@@ -71,7 +72,7 @@ def profile(
     about = f"{operator}, measured on one slot of this machine in trials of {seconds:g} s"
     runs = [_measure(spec, label, about, how, trial, out, turn) for turn in range(repeat)]
     model = merge_runs(runs) if repeat > 1 else runs[0]
-    write_whole(out, models_yaml([*(one for one in kept if one.name != label), model]))
+    write_whole(out, models_yaml([*(one for one in kept if one.name != label), model], on_spark))
     for turn in range(repeat):
         _log_path(out, label, turn).unlink(missing_ok=True)
     if picture is not None:

@@ -15,6 +15,8 @@ from evenly.errors import InvalidDataflow
 
 StageKind = Literal["source", "worker", "cost", "frame", "state", "sink"]
 IN_WORKER = ("row", "batch")
+FILES = ("parquet", "orc", "json", "csv", "avro", "text", "xml")
+"""Formats that are folders: of a stream each batch has a folder of its own in them, which is written anew if the batch is."""
 
 
 @dataclass

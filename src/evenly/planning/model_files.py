@@ -10,6 +10,8 @@ models:
   source:
     static: {cpu_pct: 10, mem_pct: 1}
 ```
+
+What was measured on Spark has a section of its own in the same file, `spark` (`micro_batches.files`).
 """
 
 from __future__ import annotations
@@ -24,6 +26,8 @@ import yaml
 
 from evenly.dataflow.described import Described, described, read_described
 from evenly.errors import InvalidModel
+from evenly.planning.micro_batches.files import plain_spark_models, spark_models
+from evenly.planning.micro_batches.models import SparkModels
 from evenly.planning.models import Models, PerformanceModel, Point, static_model
 
 _ORIGINS = ("measured", "synthetic")
@@ -32,6 +36,13 @@ _ORIGINS = ("measured", "synthetic")
 def read_models(path: str | os.PathLike[str]) -> Models:
     """The models of a YAML file. Errors name the file and the line."""
     return _models(read_described(path, InvalidModel))
+
+
+def read_spark_models(path: str | os.PathLike[str]) -> SparkModels:
+    """What was measured on Spark, of the same file; nothing if it has no such section."""
+    root = read_described(path, InvalidModel)
+    found = _sections(root)
+    return spark_models(found["spark"]) if "spark" in found else SparkModels()
 
 
 def parse_models(text: str, *, file: str = "models") -> Models:
@@ -46,8 +57,8 @@ def shipped_models() -> Models:
     return parse_models(text, file="models.yaml")
 
 
-def models_yaml(models: Iterable[PerformanceModel]) -> str:
-    """The models as YAML text that `read_models` reads back."""
+def models_yaml(models: Iterable[PerformanceModel], spark: SparkModels | None = None) -> str:
+    """The models as YAML text that `read_models` reads back, and `read_spark_models` what was measured on Spark."""
     described_models: dict[str, Any] = {}
     for model in models:
         one: dict[str, Any] = {"about": model.about} if model.about else {}
@@ -56,7 +67,10 @@ def models_yaml(models: Iterable[PerformanceModel]) -> str:
         else:
             one["points"] = [_plain(point) for point in model.points]
         described_models[model.name] = one
-    return cast(str, yaml.safe_dump({"models": described_models}, sort_keys=False, default_flow_style=None, width=118))
+    told: dict[str, Any] = {"models": described_models}
+    if spark is not None and (on_spark := plain_spark_models(spark)):
+        told["spark"] = on_spark
+    return cast(str, yaml.safe_dump(told, sort_keys=False, default_flow_style=None, width=118))
 
 
 def _plain(point: Point) -> dict[str, Any]:
@@ -66,8 +80,16 @@ def _plain(point: Point) -> dict[str, Any]:
 
 
 def _models(root: Described) -> Models:
-    found = root.fields("a file of performance models", needs=("models",), may_have=("about",))
-    return Models([_model(name, one) for name, one in found["models"].mapping("models").items()])
+    found = _sections(root)
+    models = found["models"].mapping("models") if "models" in found else {}
+    return Models([_model(name, one) for name, one in models.items()])
+
+
+def _sections(root: Described) -> dict[str, Described]:
+    found = root.fields("a file of performance models", may_have=("models", "about", "spark"))
+    if "models" not in found and "spark" not in found:
+        raise root.error("a file of performance models needs 'models', or 'spark'")
+    return found
 
 
 def _model(name: str, one: Described) -> PerformanceModel:

@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import TimestampType
 
 from evenly.dataflow.graph import Dataflow, Operator
+from evenly.dataflow.stages import FILES
 from evenly.emission.destinations import HttpPost, TcpLines
 from evenly.errors import EvenlyError
 from evenly.spark.flows.frames import checked_frame
@@ -16,8 +17,6 @@ from evenly.spark.flows.functions import loaded
 from evenly.spark.flows.replay import replay
 from evenly.spark.sending.send import send
 
-FILES = ("parquet", "orc", "json", "csv", "avro", "text", "xml")
-"""Formats that are folders: of a stream each batch has a folder of its own in them, which is written anew if the batch is."""
 SENT = ("tcp", "http")
 _SHOWN = 20
 

@@ -15,13 +15,13 @@ from evenly.costs.model import CostModel
 from evenly.dataflow.builder import Flow
 from evenly.dataflow.files import read_dataflow
 from evenly.dataflow.graph import Dataflow
-from evenly.dataflow.stages import Stage, only_source, stages_of
+from evenly.dataflow.stages import FILES, Stage, only_source, stages_of
 from evenly.errors import InvalidParameter
 from evenly.spark.costs.cost_batches import CostBatches, RanBatch
 from evenly.spark.costs.options import StageOptions, checked_key
 from evenly.spark.costs.stage import CallStage
 from evenly.spark.costs.store import CostStore
-from evenly.spark.flows.ends import FILES, check_sink, read, write
+from evenly.spark.flows.ends import check_sink, read, write
 from evenly.spark.flows.frames import Frames, checked_frame, default_instances
 from evenly.spark.flows.functions import loaded
 from evenly.spark.flows.owning import check_paths, claim, name_of_query

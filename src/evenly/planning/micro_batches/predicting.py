@@ -1,0 +1,112 @@
+"""How long the steps of a dataflow take in a batch.
+
+Operators that share a slot:
+
+- In one Python worker without threads, one thread walks every row through all of them: their times add up.
+- In one worker with threads each operator has its own, and rows flow from one to the next: the slowest decides, but all of
+  them compute on one core, whose time adds up.
+- Two workers in the same tasks (a condition is between them) run side by side on the slot's core.
+- What reaches a worker from several others, without a shuffle, is made in tasks of each: their times add up.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from evenly.dataflow.graph import Edge
+from evenly.dataflow.stages import IN_WORKER, Stage
+from evenly.planning.micro_batches.curves import CurvePoint
+from evenly.planning.micro_batches.engine import EngineCosts
+from evenly.planning.micro_batches.models import SparkModels
+from evenly.planning.micro_batches.plan import PlannedStage
+from evenly.planning.micro_batches.steps import Step, Steps
+
+
+@dataclass(frozen=True)
+class _Load:
+    """Seconds of a slot for each row of the source, of which `cpu_s` is computing, and the operator that decides."""
+
+    slot_s: float = 0.0
+    cpu_s: float = 0.0
+    binding: str = ""
+
+
+class Predictor:
+    """The steps of a dataflow with what was measured of its operators."""
+
+    def __init__(self, steps: Steps, models: SparkModels, engine: EngineCosts) -> None:
+        self._steps, self._engine = steps, engine
+        self._rows = steps.rows()
+        measured = [one for one in steps.flow.operators if one.kind in IN_WORKER]
+        self.curves = {one.name: models.curve(one) for one in measured}
+
+    def planned(self, threads: Mapping[str, int], slots: int) -> tuple[PlannedStage, ...]:
+        """Every step on so many slots."""
+        at = {name: curve.at(threads[name]) for name, curve in self.curves.items()}
+        tasks = self._steps.tasks(slots)
+        return tuple(self._planned(step, at, max(tasks[name] for name in step.operators), slots) for step in self._steps.steps)
+
+    def _planned(self, step: Step, at: Mapping[str, CurvePoint], tasks: int, slots: int) -> PlannedStage:
+        load = self._load(step, at)
+        turns = math.ceil(tasks / slots)
+        moved = math.fsum(self._on(edge) for edge in step.moved)
+        kept = math.fsum(self._leaving(name) for name in step.kept)
+        slot_s = load.slot_s + moved * self._engine.moved_row_s + kept * self._engine.kept_row_s
+        rows_in = {name: self._rows[name] for name in step.operators}
+        longest = [self.curves[name].longest_row_s for name in step.operators if name in self.curves and rows_in[name] > 0.0]
+        return PlannedStage(
+            step.operators,
+            tasks,
+            slots,
+            row_s=slot_s * turns / tasks,
+            least_s=max(longest, default=0.0),
+            fixed_s=self._engine.stage_s + turns * self._engine.task_s,
+            binding=load.binding,
+            rows_in=rows_in,
+        )
+
+    def _load(self, step: Step, at: Mapping[str, CurvePoint]) -> _Load:
+        """The slowest way through the workers of a step, and never less than what all of them compute."""
+        through: dict[int, _Load] = {}
+        workers: list[_Load] = []
+        most_used = self._engine.cores_per_slot
+        for stage in step.stages:
+            own, used = self._worker(stage, at)
+            most_used = max(most_used, used)
+            workers += [own] if own.binding else []
+            before = [through[key] for key in {id(self._steps.home[edge.start]) for edge in stage.inputs} if key in through]
+            before_s = math.fsum(one.slot_s for one in before)
+            slowest = max(before, key=lambda one: one.slot_s, default=_Load())
+            through[id(stage)] = own if own.slot_s >= before_s else _Load(before_s, binding=slowest.binding)
+        found = max(through.values(), key=lambda one: one.slot_s)
+        cpu_s = math.fsum(one.cpu_s for one in workers)
+        if len(workers) > 1 and cpu_s / most_used > found.slot_s:
+            return _Load(cpu_s / most_used, cpu_s, max(workers, key=lambda one: one.cpu_s).binding)
+        return found
+
+    def _worker(self, stage: Stage, at: Mapping[str, CurvePoint]) -> tuple[_Load, float]:
+        """What the operators of a worker take together, and the part of a core that one of them was seen to use."""
+        found = [(name, self._rows[name], at[name]) for name in stage.operators if name in at]
+        if not found:
+            return _Load(), 0.0
+        own = {name: rows / point.rows_per_s for name, rows, point in found}
+        cpu = {name: rows * point.cpu_row_s for name, rows, point in found}
+        used = max(min(1.0, point.cpu_row_s * point.rows_per_s) for _, _, point in found)
+        slowest, busiest = max(own, key=own.__getitem__), max(cpu, key=cpu.__getitem__)
+        cpu_s = math.fsum(cpu.values())
+        if all(point.threads == 1 for _, _, point in found):
+            return _Load(math.fsum(own.values()), cpu_s, slowest), used
+        computing_s = cpu_s / max(self._engine.cores_per_slot, used)
+        if len(found) > 1 and computing_s > own[slowest]:
+            return _Load(computing_s, cpu_s, busiest), used
+        return _Load(own[slowest], cpu_s, slowest), used
+
+    def _on(self, edge: Edge) -> float:
+        """Rows on an edge for one of the source."""
+        return self._rows[edge.start] * self._steps.part(edge)
+
+    def _leaving(self, name: str) -> float:
+        """Rows that leave an operator for one of the source: as many as the edge has that has most of them."""
+        return max((self._on(edge) for edge in self._steps.flow.out_of[name]), default=0.0)

@@ -1,0 +1,51 @@
+"""The Spark settings that carry a plan for micro-batches out, as plain text values."""
+
+from __future__ import annotations
+
+import math
+
+from evenly.errors import InvalidParameter
+from evenly.planning.micro_batches.plan import SparkPlan
+
+USUAL_CORES = 4
+_PYTHON_SPARE, _HEAP_MIB, _HEAP_SLOT_MIB, _OVERHEAD_MIB, _OVERHEAD_PART = 1.25, 1_024, 256, 384, 0.1
+
+
+def executors(plan: SparkPlan, cores: int = USUAL_CORES) -> tuple[int, int]:
+    """Executors, and task slots of each: `cores`, or all where there are fewer."""
+    if cores < 1:
+        raise InvalidParameter(f"an executor has at least 1 core, got {cores}")
+    each = min(cores, plan.slots)
+    return math.ceil(plan.slots / each), each
+
+
+def settings_on_spark(plan: SparkPlan, *, cores: int = USUAL_CORES) -> dict[str, str]:
+    """Executors, cores, memory and parallelism for a plan, with `cores` slots in an executor.
+
+    Dynamic allocation is off: it would undo the plan. Memory of Python is what workers held when they were measured and a
+    quarter more; Spark's own is 1 GiB and 256 MiB for each slot.
+    """
+    count, each = executors(plan, cores)
+    heap_mib = _HEAP_MIB + _HEAP_SLOT_MIB * each
+    python_mib = max(64, math.ceil(_PYTHON_SPARE * plan.memory_mib)) * each
+    return {
+        "spark.dynamicAllocation.enabled": "false",
+        "spark.executor.instances": str(count),
+        "spark.executor.cores": str(each),
+        "spark.task.cpus": "1",
+        "spark.executor.memory": f"{heap_mib}m",
+        "spark.executor.memoryOverhead": f"{max(_OVERHEAD_MIB, math.ceil(_OVERHEAD_PART * heap_mib))}m",
+        "spark.executor.pyspark.memory": f"{python_mib}m",
+        "spark.sql.shuffle.partitions": str(plan.slots),
+        "spark.default.parallelism": str(plan.slots),
+    }
+
+
+def source_on_spark(plan: SparkPlan) -> dict[str, str]:
+    """For the source and the trigger: the cap keeps a backlog from making a batch that takes longer than the trigger."""
+    if plan.trigger_s is None:
+        return {}
+    return {
+        "maxOffsetsPerTrigger": str(max(1, math.floor(max(plan.rate, plan.peak_rate) * plan.trigger_s))),
+        "trigger": f"{plan.trigger_s:g} seconds",
+    }
