@@ -29,7 +29,7 @@ from evenly.worker.replaying import ReplayedFiles, Span, replayed
 FORMAT = "evenly_replay"
 ARRIVED = "arrived"
 """The column of the arrival, unless the source names another by `arrival`."""
-_OPTIONS = ("rate", "loop", "most_rows", "partitions")
+_OPTIONS = ("rate", "loop", "most_rows", "numPartitions")
 
 
 def replay(spark: SparkSession, one: Operator, *, streaming: bool, pace: Path | None = None) -> DataFrame:
@@ -51,7 +51,7 @@ def replay(spark: SparkSession, one: Operator, *, streaming: bool, pace: Path | 
     check_python(spark)
     ReplayedFiles.at(one.path, found.columns)
     spark.dataSource.register(Replay)
-    options.setdefault("partitions", str(spark.sparkContext.defaultParallelism))
+    options.setdefault("numPartitions", str(spark.sparkContext.defaultParallelism))
     if pace is not None:
         options["pace"] = str(pace)
     nullable = [StructField(it.name, it.dataType) for it in found.schema.fields]
@@ -66,18 +66,20 @@ def checked(one: Operator) -> dict[str, str]:
         raise InvalidDataflow("a replay needs the option `rate`, in rows per second")
     if options.setdefault("loop", "false") not in ("true", "false"):
         raise InvalidDataflow(f"the option `loop` of a replay must be true or false, got {options['loop']!r}")
-    for name in ("most_rows", "partitions"):
+    for name in ("most_rows", "numPartitions"):
         if name in options and not (options[name].isdecimal() and int(options[name]) >= 1):
             raise InvalidDataflow(f"the option `{name}` of a replay must be a whole number from 1 on, got {options[name]!r}")
     try:
         pace_of(options)
     except ValueError as error:
-        raise InvalidDataflow(f"the option `rate` of a replay must be rows per second, above 0, got {options['rate']!r}") from error
+        raise InvalidDataflow(
+            f"the option `rate` of a replay must be rows per second, above 0, got {options['rate']!r}"
+        ) from error
     return options
 
 
 class Replay(DataSource):
-    """Options: `path`, `rate`, `most_rows`, `loop` (or once), `arrival` (a column), `partitions`, and `pace`, a file in which
+    """Options: `path`, `rate`, `most_rows`, `loop` (or once), `arrival` (a column), `numPartitions`, and `pace`, a file in which
     the driver may set another pace while the query runs."""
 
     @classmethod
@@ -120,7 +122,9 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         files = self._known()
         if self._clock is None:
-            self._clock = ReplayClock(pace_of(self._options), None if self._options["loop"] == "true" else files.rows, files.mark)
+            self._clock = ReplayClock(
+                pace_of(self._options), None if self._options["loop"] == "true" else files.rows, files.mark
+            )
         self._look_at_pace(self._clock)
         limited = not isinstance(limit, ReadAllAvailable) or "pace" in self._options
         begin = self._checked(start)
@@ -130,7 +134,7 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begin, to = self._checked(start), self._checked(end)
         if begin.row >= to.row:
             return []
-        return [_Part(spans, to) for spans in self._known().spans(begin.row, to.row, int(self._options["partitions"]))]
+        return [_Part(spans, to) for spans in self._known().spans(begin.row, to.row, int(self._options["numPartitions"]))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, _Part)
