@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from evenly.errors import InvalidModel
 from evenly.kernels.types import F64
 from evenly.planning.micro_batches.curves import CurvePoint
+from evenly.planning.micro_batches.engine import EngineCosts
+from evenly.planning.micro_batches.steps import Counts
 
 THREADS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+_MOST_ROWS, _MOST_FASTER = 50_000_000, 10.0
 GAIN = 1.03
 """More threads that carry less than this times as much do not carry more."""
 
@@ -37,6 +42,36 @@ def least_squares(counts: Sequence[Sequence[float]], seconds: Sequence[float]) -
     return found
 
 
+@dataclass(frozen=True)
+class TimedBatches:
+    """Batches of one kind: what Spark did in each, the rows at the source, those that went through an operator that does
+    nothing, and how long a batch took."""
+
+    counts: Counts
+    rows: float
+    called: float
+    seconds: float
+
+
+def fit_engine(batches: Sequence[TimedBatches], *, slots: int, cores_per_slot: float, about: str = "") -> EngineCosts:
+    """The costs of Spark that explain batches best. What the operator that does nothing takes is told apart and left out."""
+    counts = [
+        (
+            1.0,
+            one.counts.stages,
+            one.counts.sinks,
+            one.counts.file_sinks,
+            one.counts.turns,
+            one.rows * one.counts.moved / slots,
+            one.rows * one.counts.kept / slots,
+            one.rows * one.called / slots,
+        )
+        for one in batches
+    ]
+    found = [float(cost) for cost in least_squares(counts, [one.seconds for one in batches])]
+    return EngineCosts(slots, cores_per_slot, *found[:-1], about=about)
+
+
 def slope(small: tuple[float, float], large: tuple[float, float]) -> float:
     """Seconds that one row more takes, between two sizes, each rows and seconds.
 
@@ -57,3 +92,30 @@ def profile_curve(measure: Callable[[int], CurvePoint], *, most_threads: int = T
         idle = 0 if point.rows_per_s > GAIN * best else idle + 1
         best = max(best, point.rows_per_s)
         yield point
+
+
+class Sizes:
+    """How many rows each slot gets, so that a measurement takes about `seconds`: a fifth for the small size, the rest more for
+    the large one. `row_s` is a first guess of what a row takes one thread."""
+
+    def __init__(self, seconds: float, row_s: float) -> None:
+        self._seconds = seconds
+        self._rate = 1.0 / max(row_s, 1e-7)
+        self._threads = 1
+
+    def pair(self, threads: int) -> tuple[int, int]:
+        """The small and the large number of rows for so many threads, which carry at most as many times as much as fewer."""
+        rate = self._rate * max(1.0, threads / self._threads)
+        few = max(2 * threads, math.ceil(0.2 * self._seconds * rate))
+        return few, few + max(2 * threads, math.ceil(0.8 * self._seconds * rate))
+
+    def enough(self, threads: int, rows: int, took_s: float) -> bool:
+        """Whether so many rows more took long enough to tell; if not, the next pair is larger."""
+        if took_s >= 0.2 * self._seconds or rows >= _MOST_ROWS:
+            return True
+        self._rate, self._threads = min(_MOST_FASTER, 0.8 * self._seconds / max(took_s, 1e-9)) * self._rate, threads
+        return False
+
+    def found(self, threads: int, row_s: float) -> None:
+        """What was measured guides the next."""
+        self._rate, self._threads = 1.0 / row_s, threads

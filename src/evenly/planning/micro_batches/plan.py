@@ -110,7 +110,7 @@ class SparkPlan:
 
     @property
     def completion_s_mean(self) -> float:
-        """From the arrival of a row to the end of its batch, on average: half an interval and a batch (infinite above the peak)."""
+        """From a row's arrival to the end of its batch, on average: half an interval and a batch. Infinite above the peak."""
         return 0.5 * self.interval_s + self.batch_s(self.rows_per_batch) if self.holds else math.inf
 
     @property

@@ -15,7 +15,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from evenly.dataflow.graph import Edge
 from evenly.dataflow.stages import IN_WORKER, Stage
 from evenly.planning.micro_batches.curves import CurvePoint
 from evenly.planning.micro_batches.engine import EngineCosts
@@ -46,13 +45,13 @@ class Predictor:
         """Every step on so many slots."""
         at = {name: curve.at(threads[name]) for name, curve in self.curves.items()}
         tasks = self._steps.tasks(slots)
-        return tuple(self._planned(step, at, max(tasks[name] for name in step.operators), slots) for step in self._steps.steps)
+        return tuple(self._planned(step, at, tasks, slots) for step in self._steps.steps)
 
-    def _planned(self, step: Step, at: Mapping[str, CurvePoint], tasks: int, slots: int) -> PlannedStage:
-        load = self._load(step, at)
-        turns = math.ceil(tasks / slots)
-        moved = math.fsum(self._on(edge) for edge in step.moved)
-        kept = math.fsum(self._leaving(name) for name in step.kept)
+    def _planned(self, step: Step, at: Mapping[str, CurvePoint], tasks_of: Mapping[str, int], slots: int) -> PlannedStage:
+        load, steps = self._load(step, at), self._steps
+        tasks = max(tasks_of[name] for name in step.operators)
+        moved = math.fsum(self._rows[edge.start] * steps.part(edge) for edge in step.moved)
+        kept = math.fsum(steps.leaving(name, self._rows) for name in step.kept)
         slot_s = load.slot_s + moved * self._engine.moved_row_s + kept * self._engine.kept_row_s
         rows_in = {name: self._rows[name] for name in step.operators}
         longest = [self.curves[name].longest_row_s for name in step.operators if name in self.curves and rows_in[name] > 0.0]
@@ -60,9 +59,9 @@ class Predictor:
             step.operators,
             tasks,
             slots,
-            row_s=slot_s * turns / tasks,
+            row_s=slot_s * math.ceil(tasks / slots) / tasks,
             least_s=max(longest, default=0.0),
-            fixed_s=self._engine.stage_s + turns * self._engine.task_s,
+            fixed_s=(1 + len(step.sent)) * self._engine.stage_s + steps.turns(step, tasks_of, slots) * self._engine.task_s,
             binding=load.binding,
             rows_in=rows_in,
         )
@@ -102,11 +101,3 @@ class Predictor:
         if len(found) > 1 and computing_s > own[slowest]:
             return _Load(computing_s, cpu_s, busiest), used
         return _Load(own[slowest], cpu_s, slowest), used
-
-    def _on(self, edge: Edge) -> float:
-        """Rows on an edge for one of the source."""
-        return self._rows[edge.start] * self._steps.part(edge)
-
-    def _leaving(self, name: str) -> float:
-        """Rows that leave an operator for one of the source: as many as the edge has that has most of them."""
-        return max((self._on(edge) for edge in self._steps.flow.out_of[name]), default=0.0)

@@ -17,15 +17,30 @@ Way = tuple[str, str]
 """The names of the operators at the two ends of an edge."""
 
 
+@dataclass(frozen=True)
+class Counts:
+    """What Spark does in a batch: stages, turns of tasks on all slots, sinks and those that are files, and rows that are
+    shuffled and persisted for each row of the source."""
+
+    stages: int
+    turns: int
+    sinks: int
+    file_sinks: int
+    moved: float
+    kept: float
+
+
 @dataclass
 class Step:
     """Stages in the same tasks, in their order.
 
-    `moved`: edges whose rows are shuffled to get here. `kept`: operators whose rows are persisted when they leave.
+    `moved`: edges whose rows are shuffled to get here; rows that were persisted are shuffled by tasks of their own, those of
+    `sent`. `kept`: operators whose rows are persisted when they leave.
     """
 
     stages: list[Stage] = field(default_factory=list)
     moved: list[Edge] = field(default_factory=list)
+    sent: list[Edge] = field(default_factory=list)
     kept: list[str] = field(default_factory=list)
 
     @property
@@ -67,10 +82,12 @@ class Steps:
             for other in before[1:]:
                 if other is not step:
                     step.stages, step.moved = step.stages + other.stages, step.moved + other.moved
-                    step.kept += other.kept
+                    step.sent, step.kept = step.sent + other.sent, step.kept + other.kept
                     of |= {key: step for key, found in of.items() if found is other}
             step.stages.append(stage)
-            step.moved += [edge for edge in stage.inputs if edge.grouping != "forward"]
+            moved = [edge for edge in stage.inputs if edge.grouping != "forward"]
+            step.moved += moved
+            step.sent += [edge for edge in moved if edge.start in self._persisted]
             step.kept += self._kept_of(stage)
             of[id(stage)] = step
         return _once([of[id(stage)] for stage in self.stages])
@@ -102,6 +119,27 @@ class Steps:
             into = self.flow.into[name]
             found[name] = math.fsum(found[edge.start] * self.part(edge) for edge in into) if into else 1.0
         return found
+
+    def counts(self, slots: int) -> Counts:
+        """What Spark has to do in a batch, whatever the operators do."""
+        tasks, rows = self.tasks(slots), self.rows()
+        stages = turns = 0
+        moved = kept = 0.0
+        for step in self.steps:
+            stages += 1 + len(step.sent)
+            turns += self.turns(step, tasks, slots)
+            moved += math.fsum(rows[edge.start] * self.part(edge) for edge in step.moved)
+            kept += math.fsum(self.leaving(name, rows) for name in step.kept)
+        return Counts(stages, turns, self.sinks, self.file_sinks, moved, kept)
+
+    def turns(self, step: Step, tasks: Mapping[str, int], slots: int) -> int:
+        """How often all slots begin a task of a step, those tasks with them that shuffle for it what was persisted."""
+        own = math.ceil(max(tasks[name] for name in step.operators) / slots)
+        return own + sum(math.ceil(tasks[edge.start] / slots) for edge in step.sent)
+
+    def leaving(self, name: str, rows: Mapping[str, float]) -> float:
+        """Rows that leave an operator for one of the source: as many as the edge has that has most of them."""
+        return max((rows[name] * self.part(edge) for edge in self.flow.out_of[name]), default=0.0)
 
     @property
     def sinks(self) -> int:

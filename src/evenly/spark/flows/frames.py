@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
 
@@ -65,6 +65,20 @@ class Frames:
                 self._make(stage, rows)
         return found
 
+    def one_by_one(self) -> Iterator[tuple[Stage, DataFrame]]:
+        """Each stage with what enters it, persisted: to look at what a dataflow does to a few rows of tables."""
+        self._made |= self.begun
+        for stage in self.stages:
+            if not all(name in self._made for name in stage.operators):
+                rows = self._once(self._rows(stage))
+                yield stage, rows
+                if stage.kind != "sink":
+                    self._make(stage, rows)
+
+    def rows_of(self, edge: Edge) -> DataFrame:
+        """What is on an edge whose start has been made."""
+        return self.grouped(edge, self._made[edge.start])
+
     def release(self) -> None:
         """Nothing of it is needed any more."""
         for kept in self._kept:
@@ -72,14 +86,14 @@ class Frames:
 
     def leaving(self, stage: Stage, rows: DataFrame) -> DataFrame:
         """What the one exit of a stage gives, of its rows; also of a stream."""
-        left = self._ran(stage, rows)
+        left = self.reported(stage, rows)
         return results_of(left) if self._reports(stage) else left
 
     def _reports(self, stage: Stage) -> bool:
         """Whether what leaves a stage has the reports of its workers."""
         return stage.kind == "worker" or (stage.kind == "cost" and self.by_cost is None)
 
-    def _ran(self, stage: Stage, rows: DataFrame) -> DataFrame:
+    def reported(self, stage: Stage, rows: DataFrame) -> DataFrame:
         """What leaves a stage, with the reports of its workers."""
         one = self.flow.by_name[stage.operators[0]]
         if stage.kind == "frame":
@@ -87,7 +101,7 @@ class Frames:
         if stage.kind == "cost":
             return self._by_cost(stage, one, rows)
         check_python(rows.sparkSession)
-        graph, schema = self._graph(stage, rows), self._schema(stage, rows)
+        graph, schema = self.graph(stage, rows), self._schema(stage, rows)
         # On their way columns have names of ours: PySpark takes a dot in a name for a field's. Arrow does not tell how many
         # rows of no columns there are.
         sent = rows.toDF(*(f"c{at}" for at in range(len(rows.columns)))) if rows.columns else rows.select(F.lit(0).alias("c"))
@@ -104,7 +118,7 @@ class Frames:
         return rows
 
     def _make(self, stage: Stage, rows: DataFrame) -> None:
-        left, reporting = self._ran(stage, rows), self._reports(stage)
+        left, reporting = self.reported(stage, rows), self._reports(stage)
         costs = self._of_costs(stage) if stage.kind == "cost" else None
         if len(stage.exits) > 1 or self._readers(stage.exits[0]) > 1:
             left = self._once(left)
@@ -155,7 +169,8 @@ class Frames:
         keyed = with_id(rows, checked_key(list(edge.columns)))  # a key that is not there is an error, watched or not
         return calls.evenly(rows, report=False) if self.reports is None else calls.evenly(keyed)
 
-    def _graph(self, stage: Stage, rows: DataFrame) -> Graph:
+    def graph(self, stage: Stage, rows: DataFrame) -> Graph:
+        """The operators of a worker, for rows with these columns."""
         at = {name: place for place, name in enumerate(stage.operators)}
         nodes = []
         for name in stage.operators:

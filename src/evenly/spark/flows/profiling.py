@@ -1,0 +1,182 @@
+"""What one slot carries of each operator of a dataflow, measured where it will run: in Spark's Python workers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from evenly.dataflow.graph import Dataflow, Edge
+from evenly.dataflow.reports import WorkerReport
+from evenly.dataflow.stages import IN_WORKER, Stage, stages_of
+from evenly.errors import InvalidModel, InvalidParameter
+from evenly.planning.micro_batches.curves import CurvePoint, SlotCurve
+from evenly.planning.micro_batches.fitting import Sizes, profile_curve, slope
+from evenly.planning.micro_batches.models import SparkModels
+from evenly.planning.micro_batches.steps import Way
+from evenly.spark.features import Feature, require
+from evenly.spark.flows.ends import read
+from evenly.spark.flows.frames import Frames
+from evenly.spark.worker_errors import worker_errors
+from evenly.worker.clocking import ROW_SECONDS, clocked
+from evenly.worker.executing import REPORT
+
+_CLOCKED_S = 2.0
+_MIB = 1024.0 * 1024.0
+
+Told = Callable[[str, CurvePoint], None]
+
+
+@dataclass(frozen=True)
+class ProfileOptions:
+    """`sample` rows of the source are run through the dataflow once; each operator is then measured with copies of what
+    reached it, for about `seconds` with each number of threads, up to `most_threads`."""
+
+    sample: int = 256
+    seconds: float = 2.0
+    most_threads: int = 256
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.sample <= 1_000_000:
+            raise InvalidParameter(f"a sample has 1 to 1,000,000 rows, got {self.sample}")
+        if not 0.1 <= self.seconds <= 600.0:
+            raise InvalidParameter(f"an operator is measured for 0.1 to 600 s at a time, got {self.seconds}")
+        if self.most_threads < 1:
+            raise InvalidParameter(f"there is at least 1 thread, got {self.most_threads}")
+
+
+def slots_of(spark: SparkSession) -> int:
+    """Tasks that a session runs at a time."""
+    require(spark, Feature.PLANS, by="profiling", remedy="Use a session that is not Spark Connect's")
+    return int(spark.sparkContext.defaultParallelism)
+
+
+def profile_flow(
+    spark: SparkSession,
+    flow: Dataflow,
+    *,
+    options: ProfileOptions | None = None,
+    source: DataFrame | None = None,
+    told: Told | None = None,
+) -> SparkModels:
+    """The curve of every operator of rows and batches, and how many rows each edge has for one that enters its start.
+
+    `source`: rows in place of the source's own, such as those of a stream that cannot be read as a batch. `told` hears of each
+    point. Functions are called with rows that really reach them, many times over: what they do elsewhere, they do then too.
+    """
+    how, slots = options or ProfileOptions(), slots_of(spark)
+    alone = _alone(flow, slots)
+    begun = {
+        one.name: (read(spark, flow, one, streaming=False) if source is None else source).limit(how.sample).persist()
+        for one in alone.operators
+        if one.kind == "source"
+    }
+    frames = Frames(alone, stages_of(alone), begun)
+    curves: dict[str, SlotCurve] = {}
+    entered: dict[str, int] = {}
+    edges: dict[Way, float] = {}
+    try:
+        with worker_errors():
+            for stage, rows in frames.one_by_one():
+                name = stage.operators[0]
+                entered[name] = rows.count()
+                for edge in stage.inputs:
+                    count = entered[name] if len(stage.inputs) == 1 else frames.rows_of(edge).count()
+                    before = entered.get(edge.start) or begun[edge.start].count()
+                    edges[edge.start, edge.end] = count / before if before else 0.0
+                one = flow.by_name[name]
+                if one.kind in IN_WORKER and one.model_name not in curves:
+                    if not entered[name]:
+                        raise InvalidModel(
+                            f"no row of a sample of {how.sample} reaches {name!r}, so it cannot be measured: take more (--rows)"
+                        )
+                    curves[one.model_name] = _Profile(alone, stage, rows, slots, how).curve(told)
+    finally:
+        frames.release()
+        for sample in begun.values():
+            sample.unpersist()
+    return SparkModels(None, curves, {flow.name: edges})
+
+
+def _alone(flow: Dataflow, slots: int) -> Dataflow:
+    """The same dataflow with every operator of rows and batches in a worker of its own."""
+
+    def apart(edge: Edge) -> Edge:
+        if flow.by_name[edge.end].kind not in IN_WORKER:
+            return edge
+        return replace(edge, grouping="shuffle", columns=(), instances=slots)
+
+    for one in flow.operators:
+        if one.kind == "state":
+            raise flow.error(
+                f"{one.name!r} has state, so the dataflow cannot be run once over a sample: put the operators before it and "
+                "those behind it into dataflows of their own, and profile these",
+                one,
+            )
+    return replace(flow, edges=tuple(map(apart, flow.edges)))
+
+
+class _Profile:
+    """One operator, on all slots."""
+
+    def __init__(self, flow: Dataflow, stage: Stage, rows: DataFrame, slots: int, how: ProfileOptions) -> None:
+        self._flow, self._stage, self._slots, self._how = flow, stage, slots, how
+        self._name = stage.operators[0]
+        self._spark = rows.sparkSession
+        self._names = rows.columns
+        numbered = rows.toDF(*(f"c{at}" for at in range(len(self._names)))).coalesce(1)
+        self._count = rows.count()
+        self._sample = numbered.withColumn("k", F.monotonically_increasing_id())
+        self._peak_bytes = 0
+
+    def curve(self, told: Told | None) -> SlotCurve:
+        """Points for growing threads, until more carry no more."""
+        one = self._flow.by_name[self._name]
+        took_s = self._clocked()
+        sizes = Sizes(self._how.seconds, sum(took_s) / len(took_s))
+        self._run(1, 2)  # every slot has its Python worker then
+        points: list[CurvePoint] = []
+        for point in profile_curve(lambda threads: self._point(threads, sizes), most_threads=self._how.most_threads):
+            points.append(point)
+            if told is not None:
+                told(one.model_name, point)
+        about = f"{self._count} rows that reached it in {self._flow.name}"
+        return SlotCurve(one.model_name, tuple(points), self._slots, max(took_s), self._peak_bytes / _MIB, about)
+
+    def _clocked(self) -> list[float]:
+        graph = self._frames(1).graph(self._stage, self._again(self._count))
+        rows = self._sample.drop("k") if self._names else self._sample
+        told = rows.mapInArrow(clocked(graph, _CLOCKED_S), ROW_SECONDS).collect()
+        return [row.seconds for row in told]
+
+    def _point(self, threads: int, sizes: Sizes) -> CurvePoint:
+        while True:
+            few, many = sizes.pair(threads)
+            (few_s, few_cpu_s), (many_s, many_cpu_s) = self._run(threads, few), self._run(threads, many)
+            if sizes.enough(threads, many - few, many_s - few_s):
+                break
+        row_s = slope((few, few_s), (many, many_s))
+        sizes.found(threads, row_s)
+        cpu_s = slope((few, few_cpu_s), (many, many_cpu_s))
+        return CurvePoint(threads, 1.0 / row_s, cpu_s)
+
+    def _run(self, threads: int, rows_per_slot: int) -> tuple[float, float]:
+        """Seconds from the first task's beginning to the last one's end, and of cpu for a slot."""
+        ran = self._frames(threads).reported(self._stage, self._again(rows_per_slot * self._slots))
+        told = ran.where(F.col(REPORT).isNotNull()).select(REPORT).collect()
+        reports = [WorkerReport.from_bytes(bytes(row[0])) for row in told]
+        self._peak_bytes = max(self._peak_bytes, *(one.peak_bytes for one in reports))
+        span_s = max(one.ended_s for one in reports) - min(one.begun_s for one in reports)
+        return span_s, sum(one.cpu_s for one in reports) / self._slots
+
+    def _frames(self, threads: int) -> Frames:
+        operators = tuple(replace(one, threads=threads) if one.name == self._name else one for one in self._flow.operators)
+        return Frames(replace(self._flow, operators=operators), (self._stage,), {})
+
+    def _again(self, rows: int) -> DataFrame:
+        """So many rows of the sample, one after the other and over again, the same number on each slot."""
+        numbers = self._spark.range(0, rows, 1, self._slots).select((F.col("id") % self._count).alias("k"))
+        joined = numbers.join(F.broadcast(self._sample), "k").drop("k")
+        return joined.toDF(*self._names)
