@@ -22,7 +22,7 @@ MICROS = 1_000_000
 
 @dataclass(frozen=True)
 class Offered:
-    """Rows up to number `row` are read; the `from_row`-th was offered at `from_us` (microseconds since 1970), then `rate` a second.
+    """Rows up to number `row` are read. From row `from_row` on, at `from_us` (microseconds since 1970), `rate` a second arrive.
 
     It is the offset of a stream: `to_dict` and `from_dict` are how a checkpoint keeps it. `files` tells whether the files are
     those that they were.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 
 import numpy as np
 
@@ -27,14 +28,14 @@ class Counted:
 
 @dataclass(frozen=True)
 class WorkerReport:
-    """One task of a stage: when it ran (seconds since 1970), the cpu time of its Python process and the most memory that it has
-    held so far (None: not told), and its operators."""
+    """One task of a stage: when it ran (seconds since 1970), the cpu time of its Python process (not a number: not told) and
+    the most memory that it has held so far (0: not told), and its operators."""
 
     instance: int
     begun_s: float
     ended_s: float
-    cpu_s: float | None
-    peak_bytes: int | None
+    cpu_s: float
+    peak_bytes: int
     operators: tuple[Counted, ...]
 
     def to_bytes(self) -> bytes:
@@ -51,7 +52,8 @@ class WorkerReport:
     def of_costs(cls, report: InstanceReport, operator: str, threads: int) -> WorkerReport:
         """The same of an operator whose rows were dealt by cost, each of which gives one row."""
         counted = Counted(operator, report.rows, report.rows, report.busy_s, threads)
-        return cls(report.instance, report.first_s, report.last_s, report.cpu_s, report.peak_bytes, (counted,))
+        cpu_s = math.nan if report.cpu_s is None else report.cpu_s
+        return cls(report.instance, report.first_s, report.last_s, cpu_s, report.peak_bytes or 0, (counted,))
 
 
 @dataclass(frozen=True)
@@ -111,7 +113,8 @@ class Instances:
     """How long the task ran."""
     cpu_s: F64
     """Of its Python process (not a number: not told)."""
-    peak_bytes: F64
+    peak_bytes: I64
+    """The most memory that the process has held (0: not told)."""
 
     @property
     def rate(self) -> F64:
@@ -135,7 +138,7 @@ class FlowBatch:
 
     Of a stream Spark tells more when the batch has ended for good, a moment later: `rows` that it read, when it began (seconds
     since 1970), how long all of it took (`whole_s`, with what Spark does before and after), and, where the source has an
-    arrival, `completion`. Until then these are None.
+    arrival, `completion`; of a replay the rate at which its rows were offered. Until then these are None.
     """
 
     number: int | None
@@ -144,7 +147,8 @@ class FlowBatch:
     rows: int | None = None
     began_s: float | None = None
     whole_s: float | None = None
-    completion: Completion | None = field(default=None)
+    completion: Completion | None = None
+    offered_rate: float | None = None
 
     @property
     def took_s(self) -> float:
@@ -179,9 +183,8 @@ def _waited_s(report: WorkerReport, one: Counted) -> float:
 
 def _added_up(name: str, found: Sequence[_Told]) -> Measured:
     busy_s = [one.busy_s for _, one in found]
-    told = [(report.cpu_s, report.ended_s - report.begun_s) for report, _ in found if report.cpu_s is not None]
+    told = [(report.cpu_s, report.ended_s - report.begun_s) for report, _ in found if not math.isnan(report.cpu_s)]
     ran_s = sum(seconds for _, seconds in told)
-    peaks = [report.peak_bytes for report, _ in found if report.peak_bytes is not None]
     worked = [report for report, one in found if one.rows_in] or [report for report, _ in found]
     return Measured(
         name,
@@ -194,13 +197,12 @@ def _added_up(name: str, found: Sequence[_Told]) -> Measured:
         threads=max(one.threads for _, one in found),
         waiting_s=sum(_waited_s(report, one) for report, one in found),
         cpu_pct=100.0 * sum(cpu_s for cpu_s, _ in told) / ran_s if ran_s > 0.0 else None,
-        peak_bytes=max(peaks, default=None),
+        peak_bytes=max(report.peak_bytes for report, _ in found) or None,
     )
 
 
 def _one_by_one(found: Sequence[_Told]) -> Instances:
     found = sorted(found, key=lambda one: one[0].instance)
-    nan = float("nan")
     return Instances(
         np.array([report.instance for report, _ in found], np.int64),
         np.array([one.rows_in for _, one in found], np.int64),
@@ -208,6 +210,6 @@ def _one_by_one(found: Sequence[_Told]) -> Instances:
         np.array([one.busy_s for _, one in found], np.float64),
         np.array([_waited_s(*one) for one in found], np.float64),
         np.array([report.ended_s - report.begun_s for report, _ in found], np.float64),
-        np.array([nan if report.cpu_s is None else report.cpu_s for report, _ in found], np.float64),
-        np.array([nan if report.peak_bytes is None else report.peak_bytes for report, _ in found], np.float64),
+        np.array([report.cpu_s for report, _ in found], np.float64),
+        np.array([report.peak_bytes for report, _ in found], np.int64),
     )

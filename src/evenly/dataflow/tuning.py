@@ -13,8 +13,8 @@ Way = tuple[str, str]
 
 @dataclass(frozen=True)
 class Tuning:
-    """Threads of operators that leave them open (`threads: auto`), instances of edges that are shuffled or placed by key without
-    state, and the most rows of a batch, where the source can be told (None: as it is).
+    """Threads of operators that leave them open (`threads: auto`), instances of edges that are shuffled or placed by key
+    without state, and the most rows of a batch, where the source can be told (None: as it is).
 
     A number of threads in a description is kept: a function may not bear more.
     """

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field
 
 from evenly.errors import InvalidParameter
+from evenly.planning.observed.verdict import Verdict
 
 _MOST_TRIALS = 64
 _LEAST_RATE = 1e-3
@@ -78,3 +79,25 @@ class PeakSearch:
     def breaks_at(self) -> float | None:
         """The lowest rate that did not hold; None: all did."""
         return None if math.isinf(self._broke) else self._broke
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A rate that was tried, and what its batches showed."""
+
+    rate: float
+    verdict: Verdict
+
+
+@dataclass(frozen=True)
+class Peak:
+    """`rate`: the highest that held (None: none did); `breaks_at`: the lowest that did not (None: all held)."""
+
+    rate: float | None
+    breaks_at: float | None
+    trials: tuple[Trial, ...]
+
+    @property
+    def broke(self) -> str:
+        """The operator that broke first at the lowest rate that did not hold; "" if none is known."""
+        return next((one.verdict.broke for one in self.trials if one.rate == self.breaks_at), "")

@@ -45,7 +45,8 @@ class Change:
     def __str__(self) -> str:
         verb = "recommended" if self.recommended else "changed"
         where = f" of {self.of}" if self.of else ""
-        return f"{verb}: {self.kind}{where} from {_told(self.before)} to {_told(self.after)}, for {self.reason}; expected: {self.expected}"
+        numbers = f"from {_told(self.before)} to {_told(self.after)}"
+        return f"{verb}: {self.kind}{where} {numbers}, for {self.reason}; expected: {self.expected}"
 
 
 @dataclass(frozen=True)
@@ -82,9 +83,9 @@ class Replanner:
       out, and as many as `patience` tell what came of it.
     - `source_tells`: whether the source can be told how many rows a batch may have.
 
-    Guarantees (property-tested): nothing is changed before `patience` batches; one change at a time; threads stay from 1 to 256
-    and only those that the description leaves open change; instances of edges by cost and to state stay; while batches are alike
-    it comes to rest.
+    Guarantees (property-tested): nothing is changed before `patience` batches; one change at a time; threads stay from 1 to
+    256 and only those that the description leaves open change; instances of edges by cost and to state stay; while batches are
+    alike it comes to rest.
     """
 
     def __init__(
@@ -126,8 +127,13 @@ class Replanner:
 
     def _deviations(self, batch: FlowBatch, before: FlowBatch | None) -> Iterable[tuple[tuple[str, str], str]]:
         """What this batch shows that the plan did not say, and in which words."""
-        plan, rows = self._plan, batch.rows or 0
-        for stage in plan.stages:
+        yield from self._of_stages(batch)
+        yield from self._of_rows(batch)
+        yield from self._of_rate(batch, before)
+
+    def _of_stages(self, batch: FlowBatch) -> Iterable[tuple[tuple[str, str], str]]:
+        rows = batch.rows or 0
+        for stage in self._plan.stages:
             span_s, predicted_s = _span_s(stage, batch), stage.seconds(rows)
             if span_s is None or not stage.binding:
                 continue
@@ -136,19 +142,25 @@ class Replanner:
                 yield ("slower", stage.binding), f"the stage of {stage.binding} takes {told}"
             elif span_s < predicted_s / _SLOWER:
                 yield ("faster", stage.binding), f"the stage of {stage.binding} takes only {told}"
-        cap, trigger_s = self.tuning.rows_per_batch, plan.trigger_s
-        if self._source_tells and cap is not None and trigger_s is not None and rows >= 0.99 * cap:
-            if batch.took_s < _SHORT * trigger_s:
-                yield ("short", ""), f"batches of {rows:,} rows take {batch.took_s:.3g} s of {trigger_s:g} s, and rows wait"
-            elif batch.took_s > _LATE * trigger_s:
-                yield ("long", ""), f"batches of {rows:,} rows take {batch.took_s:.3g} s, and one is due every {trigger_s:g} s"
-        if before is not None and batch.began_s is not None and before.began_s is not None and batch.began_s > before.began_s:
-            rate = rows / (batch.began_s - before.began_s)
-            most = max(plan.rate, _FILL * plan.peak_rate)
-            if rate > most:
-                yield ("above", ""), f"{rate:,.4g} rows/s arrive, and the plan holds {most:,.4g}"
-            elif rate < 0.5 * plan.rate:
-                yield ("below", ""), f"{rate:,.4g} rows/s arrive, of {plan.rate:,.4g} that were planned for"
+
+    def _of_rows(self, batch: FlowBatch) -> Iterable[tuple[tuple[str, str], str]]:
+        rows, cap, trigger_s = batch.rows or 0, self.tuning.rows_per_batch, self._plan.trigger_s
+        if not self._source_tells or cap is None or trigger_s is None or rows < 0.99 * cap:
+            return
+        if batch.took_s < _SHORT * trigger_s:
+            yield ("short", ""), f"batches of {rows:,} rows take {batch.took_s:.3g} s of {trigger_s:g} s, and rows wait"
+        elif batch.took_s > _LATE * trigger_s:
+            yield ("long", ""), f"batches of {rows:,} rows take {batch.took_s:.3g} s, and one is due every {trigger_s:g} s"
+
+    def _of_rate(self, batch: FlowBatch, before: FlowBatch | None) -> Iterable[tuple[tuple[str, str], str]]:
+        if before is None or batch.began_s is None or before.began_s is None or batch.began_s <= before.began_s:
+            return
+        rate = (batch.rows or 0) / (batch.began_s - before.began_s)
+        most = max(self._plan.rate, _FILL * self._plan.peak_rate)
+        if rate > most:
+            yield ("above", ""), f"{rate:,.4g} rows/s arrive, and the plan holds {most:,.4g}"
+        elif rate < 0.5 * self._plan.rate:
+            yield ("below", ""), f"{rate:,.4g} rows/s arrive, of {self._plan.rate:,.4g} that were planned for"
 
     def _acted(self, what: tuple[str, str], reason: str) -> list[Event]:
         kind, name = what
@@ -191,7 +203,7 @@ class Replanner:
                     expected = f"a stage of {before / after * one.span_s:.3g} s in place of {one.span_s:.3g} s"
                     change = Change(
                         "threads", one.operator, before, after,
-                        f"{reason}, its threads are busy {one.busy_pct:.0f} % of the time and the cpu {one.cpu_pct:.0f} %", expected,
+                        f"{reason}, its threads are busy {one.busy_pct:.0f} % of it, a core {one.cpu_pct:.0f} %", expected,
                     )  # fmt: skip
                     return self._begin(change, stage, self.tuning.with_threads(one.operator, after))
         return self._slots(reason)

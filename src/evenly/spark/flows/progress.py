@@ -10,6 +10,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from evenly.dataflow.replay import Offered
 from evenly.dataflow.reports import Completion
 
 _NAME = "__evenly_arrival"
@@ -26,6 +27,7 @@ class Ended:
     began_s: float
     whole_s: float
     completion: Completion | None = None
+    offered_rate: float | None = None
 
 
 def with_arrivals(rows: DataFrame, arrival: str) -> DataFrame:
@@ -50,19 +52,23 @@ def ended(progress: Any) -> Ended | None:
     began_s = datetime.fromisoformat(progress.timestamp).timestamp()
     whole_s = took_ms["triggerExecution"] / 1e3
     completion = _completion((progress.observedMetrics or {}).get(_NAME), began_s + whole_s)
-    return Ended(int(progress.batchId), _rows(progress), began_s, whole_s, completion)
+    begin, end = _offsets(progress)
+    # Spark's own number counts rows that are read twice twice; a replay's offsets tell.
+    rows = int(progress.numInputRows) if end is None else end.row - begin.row
+    return Ended(int(progress.batchId), rows, began_s, whole_s, completion, None if end is None else end.rate)
 
 
-def _rows(progress: Any) -> int:
-    """Rows that a batch has read. A replay's offsets tell; Spark's own number counts rows that are read twice twice."""
+def _offsets(progress: Any) -> tuple[Offered, Offered] | tuple[Offered, None]:
+    """Where a batch of a replay began and ended; None of another source."""
     sources = progress.sources or []
     if len(sources) == 1:
         try:
             begin, end = (json.loads(told) for told in (sources[0].startOffset, sources[0].endOffset))
-            return int(end["row"]) - int(begin["row"])
+            last = Offered.from_dict(end)
+            return (Offered(0) if begin is None else Offered.from_dict(begin)), last
         except (TypeError, ValueError, KeyError):
             pass
-    return int(progress.numInputRows)
+    return Offered(0), None
 
 
 def _completion(told: Any, ended_s: float) -> Completion | None:

@@ -79,8 +79,8 @@ def checked(one: Operator) -> dict[str, str]:
 
 
 class Replay(DataSource):
-    """Options: `path`, `rate`, `most_rows`, `loop` (or once), `arrival` (a column), `numPartitions`, and `pace`, a file in which
-    the driver may set another pace while the query runs."""
+    """Options: `path`, `rate`, `most_rows`, `loop` (or once), `arrival` (a column), `numPartitions`, and `pace`, a file in
+    which the driver may set another pace while the query runs."""
 
     @classmethod
     def name(cls) -> str:
@@ -94,8 +94,7 @@ class Replay(DataSource):
 
 class _Part(InputPartition):
     def __init__(self, spans: list[Span], end: Offered) -> None:
-        super().__init__(spans)
-        self.end = end
+        super().__init__((spans, end))
 
 
 class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -137,9 +136,9 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [_Part(spans, to) for spans in self._known().spans(begin.row, to.row, int(self._options["numPartitions"]))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, _Part)
         schema = to_arrow_schema(self._schema, timezone="UTC")
-        return replayed(partition.value, partition.end, schema, self._options["arrival"])
+        spans, end = partition.value
+        return replayed(spans, end, schema, self._options["arrival"])
 
     def _known(self) -> ReplayedFiles:
         if self._files is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -22,6 +23,7 @@ from evenly.spark.jvm.observed import is_observed
 from evenly.worker.executing import REPORT
 
 _BATCHES, _CHANGES = 64, 1_000
+_AGAIN_S = 2.0
 
 
 class FlowWatch:
@@ -46,6 +48,7 @@ class FlowWatch:
         self._instances: dict[str, Instances] = {}
         self._ended: Callable[[bool], Sequence[Ended]] | None = None
         self._missed: set[int] = set()
+        self._asked_s = 0.0
         self._changes: deque[Event] = deque(maxlen=_CHANGES)
         self._lock = threading.RLock()
         self._trigger_s: float | None = None
@@ -87,6 +90,8 @@ class FlowWatch:
             self._hear(final=True)
             if self._batches and number is not None and self._batches[-1].number == number:
                 self._batches.pop()  # it is run again
+            if number is not None:
+                self._missed.discard(number)
             self._batches.append(FlowBatch(number, seconds, measured(reports)))
             self._instances = by_instance(reports)
 
@@ -96,6 +101,12 @@ class FlowWatch:
             missing = {it.number: place for place, it in enumerate(self._batches) if self._is_missing(it)}
             if self._ended is None or not missing:
                 return
+            if recent:
+                # All recent batches are many calls of the JVM: not for a look at one that still runs.
+                now_s = time.monotonic()
+                if not final and len(missing) == 1 and now_s < self._asked_s + _AGAIN_S:
+                    return
+                self._asked_s = now_s
             for told in self._ended(recent):
                 if told.number in missing:
                     place = missing[told.number]
@@ -105,6 +116,7 @@ class FlowWatch:
                         began_s=told.began_s,
                         whole_s=told.whole_s,
                         completion=told.completion,
+                        offered_rate=told.offered_rate,
                     )
         if final:
             self._missed.update(it.number for it in self._batches if it.number is not None and it.whole_s is None)
