@@ -2,26 +2,96 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
-from time import perf_counter
+from time import monotonic, perf_counter
 from typing import Annotated, Any
 
 import typer
 
 from evenly.cli.options import Json, check_file, session_settings, wanted_names
-from evenly.cli.output import note, print_json, print_table, say
+from evenly.cli.output import note, print_json, say
+from evenly.cli.run_output import batch_line, print_run, run_results, trial_line
 from evenly.dataflow.ends import check_ends
 from evenly.dataflow.files import read_dataflow
 from evenly.dataflow.functions import check_functions
+from evenly.dataflow.graph import Dataflow
 from evenly.dataflow.job_script import job_script, submit_command
-from evenly.dataflow.reports import Measured
 from evenly.dataflow.shown import shown
 from evenly.dataflow.stages import only_source, stages_of
 from evenly.errors import InvalidParameter, MissingDependency
 from evenly.files import write_whole
+from evenly.planning.micro_batches import SparkPlan, plan_on_spark
+from evenly.planning.model_files import read_spark_models
+from evenly.planning.observed.peak import Peak
+from evenly.report.run_page import run_page
 
-_HEADINGS = ("operator", "rows in", "rows out", "ms a row", "busy s", "λ % of the last batch")
+_LOOK_S = 0.5
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """The options of a run that go together."""
+
+    dataflow: Path
+    checkpoint: str | None
+    batch: bool
+    until_read: bool
+    trigger: float | None
+    rate: float | None
+    slots: int | None
+    models: Path | None
+    plan: bool
+    replan: bool
+    until_unstable: bool
+    seconds: float | None
+
+    def check(self) -> None:
+        """Refuse what cannot be meant, before Spark starts."""
+        stream = {
+            "--until-read": self.until_read,
+            "--trigger": self.trigger is not None,
+            "--replan": self.replan,
+            "--until-unstable": self.until_unstable,
+            "--seconds": self.seconds is not None,
+        }
+        if self.batch and any(stream.values()):
+            raise InvalidParameter(
+                f"{' and '.join(list(stream)[:2])} are for a streaming query: leave --batch out, or {_given(stream)}"
+            )
+        if self.until_read and self.trigger is not None:
+            raise InvalidParameter("--until-read reads all that is there, without waiting: leave --trigger out")
+        if self.until_read and self.until_unstable:
+            raise InvalidParameter("--until-unstable replays again and again: leave --until-read out")
+        if self.trigger is not None and not 0.0 < self.trigger < 86_400.0:
+            raise InvalidParameter(f"--trigger must be seconds, above 0 and below a day, got {self.trigger}")
+        if self.seconds is not None and not self.seconds > 0.0:
+            raise InvalidParameter(f"--seconds must be above 0, got {self.seconds}")
+        if self.plan != (self.models is not None):
+            raise InvalidParameter("--plan and --models FILE go together: `evenly profile --on spark` writes such a file")
+        if self.replan and not self.plan:
+            raise InvalidParameter("--replan compares with a plan: give --plan too")
+        if self.slots is not None and self.slots < 1:
+            raise InvalidParameter(f"--slots must be at least 1, got {self.slots}")
+
+    def planned(self, flow: Dataflow) -> SparkPlan | None:
+        """The plan for the rate that is asked for, or that of the replay."""
+        if self.models is None:
+            return None
+        rate = self.rate
+        source = only_source(flow)
+        if rate is None and "rate" in source.options:
+            rate = float(source.options["rate"])
+        if rate is None and not self.until_unstable:
+            raise InvalidParameter("a plan is for a rate: give --rate, in rows per second")
+        found = read_spark_models(self.models)
+        return plan_on_spark(flow, found, rate=rate, slots=self.slots or found.engine_costs().slots, trigger_s=self.trigger)
+
+
+def _given(options: dict[str, bool]) -> str:
+    return f"leave out {', '.join(name for name, given in options.items() if given)}"
 
 
 def run_command(
@@ -34,6 +104,20 @@ def run_command(
         bool, typer.Option("--until-read", help="End the query when all that is there now has been read.")
     ] = False,
     trigger: Annotated[float | None, typer.Option(help="Seconds between micro-batches; else one after the other.")] = None,
+    rate: Annotated[float | None, typer.Option(help="Rows/s: of a replay, and what a plan is for.")] = None,
+    plan: Annotated[bool, typer.Option("--plan", help="Run it as planned for --rate, and compare.")] = False,
+    models: Annotated[Path | None, typer.Option(help="What was measured on Spark, for --plan.")] = None,
+    slots: Annotated[int | None, typer.Option(help="Tasks at a time, on this machine and in the plan.")] = None,
+    seconds: Annotated[float | None, typer.Option(help="End the query after so many seconds.")] = None,
+    until_unstable: Annotated[
+        bool, typer.Option("--until-unstable", help="Replay faster and faster, and find the highest rate that holds.")
+    ] = False,
+    replan: Annotated[bool, typer.Option("--replan", help="Plan again while it runs, from what batches show.")] = False,
+    progress: Annotated[bool, typer.Option("--progress", help="A line for every batch, on standard error.")] = False,
+    each_instance: Annotated[
+        bool, typer.Option("--each-instance", help="With --json: every instance of the last batch, too.")
+    ] = False,
+    page: Annotated[Path | None, typer.Option(help="Where to write a page: planned, predicted and observed.")] = None,
     master: Annotated[str | None, typer.Option(help="Spark's master, such as spark://host:7077; else this machine.")] = None,
     conf: Annotated[list[str] | None, typer.Option(help="A setting of Spark, name=value; may be repeated.")] = None,
     exactly_once: Annotated[
@@ -51,12 +135,17 @@ def run_command(
 
     Try: evenly run flow.yaml --batch
     """
-    if not show:
-        _check_mode(checkpoint, trigger, batch=batch, until_read=until_read)
+    wanted = _Wanted(
+        dataflow, checkpoint, batch, until_read, trigger, rate, slots, models, plan, replan, until_unstable, seconds
+    )
+    if batch == (checkpoint is not None) and not show:
+        raise InvalidParameter("give --checkpoint FOLDER to run a streaming query, or --batch to run once")
+    wanted.check()
+    check_file(page, "--page")
     _check_script(submit, master, conf or [])
     settings = session_settings(conf or [], master)
     wanted_names([])  # functions that are beside the file's user
-    flow = read_dataflow(dataflow)
+    flow = _paced(read_dataflow(dataflow), rate, planned=plan)
     stages_of(flow)  # what is wrong is said before Spark starts
     check_ends(flow, exactly_once=exactly_once)
     if checkpoint is not None:
@@ -66,44 +155,115 @@ def run_command(
             say(line)
         return
     check_functions(flow)
-    wanted = _trigger(trigger, until_read=until_read)
     if submit is not None:
-        write_whole(submit, job_script(flow, checkpoint, wanted, exactly_once=exactly_once))
+        write_whole(submit, job_script(flow, checkpoint, _trigger(trigger, until_read=until_read), exactly_once=exactly_once))
         note(f"{submit} runs it: {submit_command(flow, submit)}")
         return
+    planned = wanted.planned(flow)
     if find_spec("pyspark") is None:
         raise MissingDependency("evenly run needs PySpark: pip install 'evenly[spark]'")
     # Imported here, so that `evenly run --help` needs no Spark.
-    from evenly.spark.flows.run import run  # noqa: PLC0415
     from evenly.spark.flows.watch import FlowWatch  # noqa: PLC0415
     from evenly.spark.session import cluster_session, local_session  # noqa: PLC0415
 
-    spark = cluster_session(flow.name, settings) if _remote(settings) else local_session(flow.name, settings=settings)
-    begun, watch = perf_counter(), FlowWatch()
-    try:
-        query = run(flow, spark=spark, checkpoint=checkpoint, trigger=wanted, watch=watch, exactly_once=exactly_once)
-        if query is not None:
-            note(f"{flow.name} runs as a streaming query; Ctrl-C ends it")
-            _await(query)
-    finally:
-        spark.stop()
-    rows = [_row(batch.number, it) for batch in watch.batches for it in batch.operators.values()]
-    if json:
-        print_json("run", {"dataflow": str(dataflow), "checkpoint": checkpoint, "batch": batch}, rows)
+    local = slots or (planned.slots if planned is not None and master is None else None)
+    if _remote(settings):
+        spark = cluster_session(flow.name, settings)
     else:
-        say((f"{flow.name}", "bold"), f": done after {perf_counter() - begun:.1f} s, {_batches(len(watch.batches))}")
-        _print(rows)
+        spark = local_session(flow.name, slots=local, settings=settings)
+    begun, watch, peak = perf_counter(), FlowWatch(), None
+    try:
+        if until_unstable:
+            peak = _peak(flow, wanted, spark, planned, watch)
+        else:
+            _run(flow, wanted, spark, planned, watch, progress=progress)
+    finally:
+        watch.batches  # noqa: B018 - what Spark tells of the last one, while it still can
+        spark.stop()
+    verdict = None if batch else watch.verdict(planned)
+    if page is not None:
+        write_whole(page, run_page(flow.name, watch.batches, verdict, watch.changes, peak))
+    if json:
+        parameters = {"dataflow": str(dataflow), "checkpoint": checkpoint, "batch": batch, "rate": rate, "plan": plan}
+        instances = watch.instances if each_instance else {}
+        print_json("run", parameters, run_results(watch.batches, verdict, watch.changes, peak, instances))
+    else:
+        done = f"{len(watch.batches)} batches" if len(watch.batches) != 1 else "1 batch"
+        say((f"{flow.name}", "bold"), f": done after {perf_counter() - begun:.1f} s, {done}")
+        print_run(watch.batches, verdict, watch.changes, peak)
 
 
-def _check_mode(checkpoint: str | None, trigger: float | None, *, batch: bool, until_read: bool) -> None:
-    if batch == (checkpoint is not None):
-        raise InvalidParameter("give --checkpoint FOLDER to run a streaming query, or --batch to run once")
-    if batch and (until_read or trigger is not None):
-        raise InvalidParameter("--until-read and --trigger are for a streaming query: leave --batch out")
-    if until_read and trigger is not None:
-        raise InvalidParameter("--until-read reads all that is there, without waiting: leave --trigger out")
-    if trigger is not None and not 0.0 < trigger < 86_400.0:
-        raise InvalidParameter(f"--trigger must be seconds, above 0 and below a day, got {trigger}")
+def _paced(flow: Dataflow, rate: float | None, *, planned: bool) -> Dataflow:
+    """A dataflow whose replay has the rate that is asked for."""
+    if rate is None:
+        return flow
+    replays = [one for one in flow.operators if one.kind == "source" and one.format == "replay"]
+    if not replays and not planned:
+        raise InvalidParameter("--rate is of a source of `format: replay`, or of a plan: give --plan")
+    changed = {one.name: replace(one, options={**one.options, "rate": repr(rate)}) for one in replays}
+    return replace(flow, operators=tuple(changed.get(one.name, one) for one in flow.operators))
+
+
+def _run(flow: Dataflow, wanted: _Wanted, spark: Any, plan: SparkPlan | None, watch: Any, *, progress: bool) -> None:
+    from evenly.spark.flows.run import run  # noqa: PLC0415
+
+    trigger = _trigger(wanted.trigger, until_read=wanted.until_read)
+    query = run(flow, spark=spark, checkpoint=wanted.checkpoint, trigger=trigger, watch=watch, plan=plan, replan=wanted.replan)
+    if query is not None:
+        note(f"{flow.name} runs as a streaming query; Ctrl-C ends it")
+        _await(query, wanted.seconds, _Lines(watch, plan).look if progress else lambda: None)
+
+
+def _peak(flow: Dataflow, wanted: _Wanted, spark: Any, plan: SparkPlan | None, watch: Any) -> Peak:
+    from evenly.spark.flows.unstable import find_peak  # noqa: PLC0415
+
+    return find_peak(
+        flow,
+        checkpoint=wanted.checkpoint or "",
+        spark=spark,
+        plan=plan,
+        trigger_s=wanted.trigger,
+        first_rate=wanted.rate if plan is None else None,
+        watch=watch,
+        tell=lambda trial: note(trial_line(trial)),
+    )
+
+
+class _Lines:
+    """A line for every batch that has ended for good, planned beside observed, and for every change."""
+
+    def __init__(self, watch: Any, plan: SparkPlan | None) -> None:
+        self._watch, self._plan = watch, plan
+        self._last, self._changes = -1, 0
+
+    def look(self) -> None:
+        for batch in self._watch.batches:
+            if batch.whole_s is not None and batch.number > self._last:
+                self._last = batch.number
+                note(batch_line(batch, self._plan))
+        changes = self._watch.changes
+        for change in changes[self._changes :]:
+            note(str(change))
+        self._changes = len(changes)
+
+
+def _await(query: Any, seconds: float | None, look: Callable[[], None]) -> None:
+    until = None if seconds is None else monotonic() + seconds
+    try:
+        while not query.awaitTermination(_LOOK_S):
+            look()
+            if until is not None and monotonic() > until:
+                query.stop()
+                break
+        look()
+    except KeyboardInterrupt:
+        query.stop()
+
+
+def _trigger(seconds: float | None, *, until_read: bool) -> dict[str, Any] | None:
+    if until_read:
+        return {"availableNow": True}
+    return None if seconds is None else {"processingTime": f"{seconds:g} seconds"}
 
 
 def _check_script(submit: Path | None, master: str | None, conf: list[str]) -> None:
@@ -112,52 +272,6 @@ def _check_script(submit: Path | None, master: str | None, conf: list[str]) -> N
     if submit is not None and submit.suffix != ".py":
         raise InvalidParameter(f"--submit must name a file that ends in .py, which spark-submit takes, got {submit}")
     check_file(submit, "--submit")
-
-
-def _batches(count: int) -> str:
-    return "1 batch" if count == 1 else f"{count} batches"
-
-
-def _row(number: int | None, it: Measured) -> dict[str, object]:
-    return {
-        "batch": number,
-        "operator": it.operator,
-        "rows_in": it.rows_in,
-        "rows_out": it.rows_out,
-        "busy_s": it.busy_s,
-        "call_ms": it.call_ms,
-        "instances": it.instances,
-        "imbalance_pct_time": it.imbalance_pct,
-    }
-
-
-def _print(rows: list[dict[str, Any]]) -> None:
-    """Operators over all batches that were kept; λ of the last."""
-    lines = []
-    for name in dict.fromkeys(row["operator"] for row in rows):
-        found = [row for row in rows if row["operator"] == name]
-        entered, left, busy_s = (sum(row[field] for row in found) for field in ("rows_in", "rows_out", "busy_s"))
-        each = f"{1e3 * busy_s / entered:.3g}" if entered else ""
-        lines.append((name, f"{entered:,}", f"{left:,}", each, f"{busy_s:.1f}", f"{found[-1]['imbalance_pct_time']:.1f}"))
-    if lines:
-        print_table(_HEADINGS, lines)
-
-
-def _await(query: Any) -> None:
-    try:
-        query.awaitTermination()
-    except KeyboardInterrupt:
-        query.stop()
-
-
-def _trigger(seconds: float | None, *, until_read: bool) -> dict[str, Any] | None:
-    if until_read and seconds is not None:
-        raise InvalidParameter("--until-read reads all that is there, without waiting: leave --trigger out")
-    if seconds is not None and not 0.0 < seconds < 86_400.0:
-        raise InvalidParameter(f"--trigger must be seconds, above 0 and below a day, got {seconds}")
-    if until_read:
-        return {"availableNow": True}
-    return None if seconds is None else {"processingTime": f"{seconds:g} seconds"}
 
 
 def _remote(settings: dict[str, str]) -> bool:

@@ -40,10 +40,13 @@ class Flow:
         schema: str = "",
         options: Options | None = None,
         function: Function = "",
+        arrival: str = "",
         model: str = "",
     ) -> Stream:
-        """Rows from outside: a format of `spark.readStream` with its options, or a function of the session."""
-        one = Operator(name, model, "source", function, schema=schema, format=format, path=path, options=_options(options))
+        """Rows from outside: a format of `spark.readStream` with its options, or a function of the session. `arrival` names the
+        column that says when a row arrived."""
+        more = _options(options)
+        one = Operator(name, model, "source", function, schema, format=format, path=path, options=more, arrival=arrival)
         return self._added(one, ())
 
     def dataflow(self) -> Dataflow:

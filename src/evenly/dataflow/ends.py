@@ -9,7 +9,7 @@ from evenly.dataflow.graph import Dataflow, Operator
 FILES = ("parquet", "orc", "json", "csv", "avro", "text", "xml")
 """Formats that are folders: of a stream each batch has a folder of its own in them, which is written anew if the batch is."""
 SENT = ("tcp", "http")
-TABLE, KAFKA, CONSOLE = "table", "kafka", "console"
+TABLE, KAFKA, CONSOLE, REPLAY = "table", "kafka", "console", "replay"
 _MODES = ("append", "overwrite", "error", "errorifexists", "ignore")
 _PACED = ("column", "link", "policy")
 _TAKES: Mapping[str, tuple[str, ...]] = {

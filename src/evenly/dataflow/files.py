@@ -101,7 +101,7 @@ def _dataflow(root: Described) -> Dataflow:
 def _operator(name: str, one: Described) -> Operator:
     if one.value is None:
         return Operator(name, line=one.line)
-    written = ("model", "function", "schema", "format", "path")
+    written = ("model", "function", "schema", "format", "path", "arrival")
     found = one.fields(f"the operator {name!r}", may_have=(*written, "kind", "threads", "options", "exactly_once"))
     texts = {it: found[it].text(f"an operator's {it}") for it in written if it in found}
     kind = found["kind"].text("an operator's kind", one_of=KINDS) if "kind" in found else "operator"

@@ -35,7 +35,8 @@ class Operator:
       columns of its edge and `slot`.
     - `source` and `sink`: `format`, `path` and `options` as `spark.readStream` and `write` take them; a sink may have a
       function of a DataFrame and the number of the batch in their place. A sink that is to hold every row `exactly_once` is
-      refused if it cannot.
+      refused if it cannot. `arrival` of a source names its column of timestamps that say when a row arrived, from which
+      completion times are measured.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Operator:
     path: str = ""
     options: Mapping[str, str] = field(default_factory=dict)
     exactly_once: bool = False
+    arrival: str = ""
     line: int = field(default=0, compare=False)
 
     @property

@@ -93,6 +93,8 @@ def check_runnable(flow: Dataflow) -> None:
 
 def _check_operator(flow: Dataflow, one: Operator) -> None:
     what = f"the operator {one.name!r}"
+    if one.arrival and one.kind != "source":
+        raise flow.error(f"{what} has an `arrival`, which is a column of a source", one)
     if one.kind == "operator":
         raise flow.error(f"{what} can be planned, not run: give it `kind: row` (or batch, frame, state) and a function", one)
     for name in _OTHERS.get(one.kind, _OF_ENDS):

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 import queue
-import resource
 import threading
 import time
 from collections import deque
@@ -25,7 +24,7 @@ import pyarrow as pa
 from evenly.dataflow.reports import Counted, WorkerReport
 from evenly.errors import EvenlyError, FunctionFailed
 from evenly.worker.engine import Row, running_task
-from evenly.worker.executing import REPORT, settle_worker
+from evenly.worker.executing import REPORT, peak_bytes, settle_worker
 from evenly.worker.letters import failure
 from evenly.worker.results import Shape, nulls_of, results_in
 from evenly.worker.rows import row_class, rows_of
@@ -119,9 +118,8 @@ def _told_apart(made: pa.RecordBatch, place: int, output: pa.Schema) -> list[pa.
 
 def _report(operators: list[_Operator], begun_s: float, cpu_s: float) -> WorkerReport:
     context = running_task()
-    counted = tuple(Counted(it.node.name, it.rows_in, it.rows_out, it.busy_s) for it in operators)
-    peak_bytes = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return WorkerReport(-1 if context is None else context.partitionId(), begun_s, time.time(), cpu_s, peak_bytes, counted)
+    counted = tuple(Counted(it.node.name, it.rows_in, it.rows_out, it.busy_s, it.node.threads) for it in operators)
+    return WorkerReport(-1 if context is None else context.partitionId(), begun_s, time.time(), cpu_s, peak_bytes(), counted)
 
 
 class _Operator:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import inspect
 from dataclasses import dataclass
 from hashlib import blake2s
+from pathlib import Path
 from urllib.parse import quote
 
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import BinaryType, StringType
+from pyspark.sql.types import BinaryType, StringType, TimestampType
 
-from evenly.dataflow.ends import CONSOLE, FILES, KAFKA, SENT, TABLE
+from evenly.dataflow.ends import CONSOLE, FILES, KAFKA, REPLAY, SENT, TABLE
 from evenly.dataflow.graph import Dataflow, Operator
 from evenly.emission.destinations import HttpPost, TcpLines
 from evenly.emission.destinations.delivery import Pacing
@@ -19,6 +20,7 @@ from evenly.emission.link.outgoing import UNSCHEDULED
 from evenly.errors import EvenlyError
 from evenly.spark.flows.frames import checked_frame
 from evenly.spark.flows.functions import loaded
+from evenly.spark.flows.replay import replay
 from evenly.spark.jvm.hadoop_files import Folder
 from evenly.spark.sending.encoding import bodies
 from evenly.spark.sending.kept import KeptBatches
@@ -39,15 +41,25 @@ class StreamBatch:
     checkpoint: str
 
 
-def read(spark: SparkSession, flow: Dataflow, one: Operator, *, streaming: bool) -> DataFrame:
-    """What a source gives."""
+def read(spark: SparkSession, flow: Dataflow, one: Operator, *, streaming: bool, pace: Path | None = None) -> DataFrame:
+    """What a source gives. A replay looks into the file `pace` for how it is to go on."""
     try:
-        found = checked_frame(loaded(one)(spark), one) if one.function else _loaded(spark, one, streaming=streaming)
+        if one.function:
+            found = checked_frame(loaded(one)(spark), one)
+        elif one.format == REPLAY:
+            found = replay(spark, one, streaming=streaming, pace=pace)
+        else:
+            found = _loaded(spark, one, streaming=streaming)
     except (PySparkException, EvenlyError) as error:
         raise flow.error(f"the source {one.name!r} cannot be read: {first_line(error)}", one) from error
     if found.isStreaming != streaming:
         has, wanted = ("a stream", "a batch") if found.isStreaming else ("a batch", "a stream")
         raise flow.error(f"the source {one.name!r} is {has}, and the dataflow is to be run as {wanted}", one)
+    if one.arrival:
+        kinds = {field.name: field.dataType for field in found.schema.fields}
+        if not isinstance(kinds.get(one.arrival), TimestampType):
+            has = kinds[one.arrival].simpleString() if one.arrival in kinds else "not there"
+            raise flow.error(f"the `arrival` of {one.name!r} must be a column of timestamps, and {one.arrival!r} is {has}", one)
     return found
 
 

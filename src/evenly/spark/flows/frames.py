@@ -15,17 +15,17 @@ from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
 from evenly.costs.call_options import CallOptions
 from evenly.dataflow.graph import Dataflow, Edge, Operator
 from evenly.dataflow.stages import Stage
+from evenly.dataflow.tuning import Tuning
 from evenly.errors import EvenlyError, InvalidDataflow
 from evenly.spark.arrow_schema import arrow_schema
-from evenly.spark.costs.apply_by_cost import apply_by_cost
-from evenly.spark.costs.options import checked_key
+from evenly.spark.costs.options import StageOptions, checked_key
 from evenly.spark.costs.row_ids import with_id
-from evenly.spark.costs.stage import results_of
+from evenly.spark.costs.stage import CallStage, results_of
 from evenly.spark.features import Feature, require
 from evenly.spark.flows.costed import costed_call, costed_rows
 from evenly.spark.flows.functions import loaded
 from evenly.spark.flows.schemas import parsed
-from evenly.spark.flows.watch import Reports
+from evenly.spark.flows.watch import OfCosts, Reports
 from evenly.spark.frames import empty_frame
 from evenly.spark.keyed.by_key import by_key
 from evenly.spark.keyed.keys import key_names
@@ -43,7 +43,8 @@ class Frames:
     """What leaves each operator of a dataflow, made stage by stage; `begun` has what is there already.
 
     What several stages read is persisted: `release` lets go of it. `by_cost` runs the operators of a stream whose rows are
-    dealt out by their cost (None: a batch on its own); `reports` takes what workers tell (None: nobody asks).
+    dealt out by their cost (None: a batch on its own); `reports` takes what workers tell (None: nobody asks). `tuning` has
+    threads and instances.
     """
 
     flow: Dataflow
@@ -51,6 +52,7 @@ class Frames:
     begun: Mapping[str, DataFrame]
     by_cost: Callable[[str, DataFrame], DataFrame] | None = None
     reports: Reports | None = None
+    tuning: Tuning = field(default_factory=Tuning)
     _made: dict[str, DataFrame] = field(default_factory=dict)
     _kept: list[DataFrame] = field(default_factory=list)
 
@@ -93,7 +95,17 @@ class Frames:
     def leaving(self, stage: Stage, rows: DataFrame) -> DataFrame:
         """What the one exit of a stage gives, of its rows; also of a stream."""
         left = self.reported(stage, rows)
-        return results_of(left) if stage.kind == "worker" else left
+        return self._results(stage, left)
+
+    def _results(self, stage: Stage, left: DataFrame) -> DataFrame:
+        """What leaves a stage without the reports of its workers."""
+        if not self._reports(stage):
+            return left
+        return costed_rows(results_of(left)) if stage.kind == "cost" else results_of(left)
+
+    def _reports(self, stage: Stage) -> bool:
+        """Whether what leaves a stage has the reports of its workers."""
+        return stage.kind == "worker" or (stage.kind == "cost" and self.by_cost is None)
 
     def reported(self, stage: Stage, rows: DataFrame) -> DataFrame:
         """What leaves a stage, with the reports of its workers."""
@@ -138,7 +150,7 @@ class Frames:
 
     def _placed(self, edge: Edge, rows: DataFrame) -> DataFrame:
         """Rows of one or more edges that are grouped as this one."""
-        instances = edge.instances or default_instances(rows.sparkSession)
+        instances = self.tuning.instances_of(edge, default_instances(rows.sparkSession))
         if edge.grouping == "shuffle":
             return rows.repartition(instances)
         if edge.grouping == "duplicate":
@@ -148,14 +160,15 @@ class Frames:
         return rows
 
     def _make(self, stage: Stage, rows: DataFrame) -> None:
-        left, worker = self.reported(stage, rows), stage.kind == "worker"
+        left, reporting = self.reported(stage, rows), self._reports(stage)
+        costs = self._of_costs(stage) if stage.kind == "cost" else None
         if len(stage.exits) > 1 or self._readers(stage.exits[0]) > 1:
             left = self._once(left)
-            if worker and self.reports is not None:
-                self.reports.persisted(left)
-        elif worker and self.reports is not None:
-            left = self.reports.observe(left)
-        left = results_of(left) if worker else left
+            if reporting and self.reports is not None:
+                self.reports.persisted(left, costs)
+        elif reporting and self.reports is not None:
+            left = self.reports.observe(left, costs)
+        left = self._results(stage, left)
         if len(stage.exits) == 1:
             self._made[stage.exits[0]] = left
             return
@@ -199,21 +212,21 @@ class Frames:
                 f"the edges to {one.name!r} have different columns ({told}): give what leads there the same schema", one
             )
 
+    def _of_costs(self, stage: Stage) -> OfCosts:
+        one = self.flow.by_name[stage.operators[0]]
+        return OfCosts(one.name, self.tuning.threads_of(one))
+
     def _by_cost(self, stage: Stage, one: Operator, rows: DataFrame) -> DataFrame:
         if self.by_cost is not None:
             return self.by_cost(one.name, rows)
         edge = stage.inputs[0]
-        instances = edge.instances or default_instances(rows.sparkSession)
+        instances = self.tuning.instances_of(edge, default_instances(rows.sparkSession))
+        options = StageOptions(instances, call=CallOptions(threads=self.tuning.threads_of(one)))
         function, schema = costed_call(self.flow, one, rows)
-        ran = apply_by_cost(
-            rows,
-            function,
-            schema,
-            cost_key=list(edge.columns),
-            instances=instances,
-            call=CallOptions(threads=one.threads or 1),
-        )
-        return costed_rows(ran)
+        calls = CallStage.of(rows, function, schema, options)
+        if self.reports is None:
+            return calls.evenly(rows, report=False)
+        return calls.evenly(with_id(rows, checked_key(list(edge.columns))))
 
     def graph(self, stage: Stage, rows: DataFrame) -> Graph:
         """The operators of a worker, for rows with these columns."""
@@ -231,7 +244,7 @@ class Frames:
                     loaded(one),
                     Shape(arrow_schema(rows.sparkSession, nullable), strict),
                     by_row=one.kind == "row",
-                    threads=one.threads or 1,
+                    threads=self.tuning.threads_of(one),
                     after=tuple(at[edge.end] for edge in self.flow.out_of[name] if edge.end in at),
                     exit=stage.exits.index(name) if name in stage.exits else None,
                     reads=tuple(entering[0].columns) if len(entering) > 1 else (),
