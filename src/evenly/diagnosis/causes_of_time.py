@@ -171,8 +171,8 @@ def _slower_here(stage: PastStage, limits: Thresholds) -> Finding | None:
     if max(stage.rows_imbalance_pct, stage.bytes_imbalance_pct) >= limits.uneven_rows_pct or int(tasks.rows.sum()) == 0:
         return None
     suspect = str(tasks.executor[int(tasks.finish_ms.argmax())])
-    its = tasks.work_ms[~tasks.first & (tasks.executor == suspect)]
-    others = tasks.work_ms[~tasks.first & (tasks.executor != suspect)]
+    its = tasks.pace_ms[~tasks.first & (tasks.executor == suspect)]
+    others = tasks.pace_ms[~tasks.first & (tasks.executor != suspect)]
     if min(its.size, others.size) < _LEAST_TASKS or np.median(others) <= 0.0:
         return None
     times = float(np.median(its) / np.median(others))
@@ -180,8 +180,8 @@ def _slower_here(stage: PastStage, limits: Thresholds) -> Finding | None:
     if times < _LEAST_APART or slower < _APART:
         return None
     why = (
-        f"tasks on {_at(stage, suspect)} took {times:.1f} times as long as tasks elsewhere, with equal rows: nearly every one "
-        "was slower"
+        f"tasks on {_at(stage, suspect)} took {times:.1f} times as long a row as tasks elsewhere, nearly every one of "
+        "them, with about the same rows"
     )
     advice = with_tasks(stage, _FILL * stage.instances)
     finer = "" if advice is None else f". Shorter tasks leave it less at the end: {advice.remedy}"
