@@ -265,7 +265,7 @@ def main() -> None:
     parser.add_argument("--trigger", type=float, default=4.0)
     parser.add_argument("--batches", type=int, default=2, help="batches of each size")
     parser.add_argument(
-        "--seconds", type=float, default=2.0, help="for which an operator is measured with each number of threads"
+        "--seconds", type=float, default=3.0, help="for which an operator is measured with each number of threads"
     )
     options = parser.parse_args()
     given = options.cases.split(",")
