@@ -343,10 +343,10 @@ def test_the_slope_leaves_out_what_every_size_takes():
 
 def test_sizes_follow_what_was_measured():
     sizes = Sizes(2.0, 0.01)
-    assert sizes.pair(1) == (40, 200)
-    assert not sizes.enough(1, 160, 0.05)  # ten times faster than was thought
+    assert sizes.pair(1) == (20, 100)
+    assert not sizes.enough(1, 80, 0.05)  # faster than was thought
     few, many = sizes.pair(1)
-    assert many - few == 1600
-    assert sizes.enough(1, 1600, 1.5)
+    assert many - few == 800  # ten times as many at most
+    assert sizes.enough(1, 800, 0.7)
     sizes.found(1, 1e-3)
-    assert sizes.pair(4) == (1600, 8000)
+    assert sizes.pair(4) == (800, 4000)

@@ -40,7 +40,7 @@ def profile(
         bool, typer.Option("--engine", help="Measure what Spark itself needs for a batch, once per cluster.")
     ] = False,
     name: Annotated[str | None, typer.Option(help="The model's name; else that of the function.")] = None,
-    seconds: Annotated[float | None, typer.Option(help="Seconds of a trial: 5, on Spark 2.")] = None,
+    seconds: Annotated[float | None, typer.Option(help="Seconds of a trial: 5, on Spark 3.")] = None,
     precision: Annotated[float, typer.Option(help="How near the peak rate is found, 0.005 to 0.5.")] = 0.05,
     most_threads: Annotated[int, typer.Option(help="Threads are not tried beyond this.")] = 128,
     slope: Annotated[float, typer.Option(help="Stable while completion times grow by no more than this, in s/s.")] = 0.02,
