@@ -16,8 +16,8 @@ from evenly.dataflow.graph import Dataflow, Operator
 from evenly.emission.destinations import HttpPost, TcpLines
 from evenly.emission.destinations.delivery import Pacing
 from evenly.emission.link.outgoing import UNSCHEDULED
-from evenly.errors import EvenlyError
-from evenly.spark.flows.frames import checked_frame
+from evenly.errors import EvenlyError, InvalidDataflow
+from evenly.spark.flows.frames import called_frame
 from evenly.spark.flows.functions import loaded
 from evenly.spark.jvm.hadoop_files import Folder
 from evenly.spark.sending.encoding import bodies
@@ -42,7 +42,9 @@ class StreamBatch:
 def read(spark: SparkSession, flow: Dataflow, one: Operator, *, streaming: bool) -> DataFrame:
     """What a source gives."""
     try:
-        found = checked_frame(loaded(one)(spark), one) if one.function else _loaded(spark, one, streaming=streaming)
+        found = called_frame(flow, one, spark) if one.function else _loaded(spark, one, streaming=streaming)
+    except InvalidDataflow:
+        raise
     except (PySparkException, EvenlyError) as error:
         raise flow.error(f"the source {one.name!r} cannot be read: {first_line(error)}", one) from error
     if found.isStreaming != streaming:

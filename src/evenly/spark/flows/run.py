@@ -23,6 +23,7 @@ from evenly.spark.costs.cost_batches import CostBatches, RanBatch
 from evenly.spark.costs.options import StageOptions, checked_key
 from evenly.spark.costs.stage import CallStage
 from evenly.spark.costs.store import CostStore
+from evenly.spark.features import Feature, require
 from evenly.spark.flows.costed import costed_call, costed_rows
 from evenly.spark.flows.ends import (
     StreamBatch,
@@ -34,8 +35,7 @@ from evenly.spark.flows.ends import (
     sender_of,
     write,
 )
-from evenly.spark.flows.frames import Frames, checked_frame, default_instances
-from evenly.spark.flows.functions import loaded
+from evenly.spark.flows.frames import Frames, called_frame, default_instances
 from evenly.spark.flows.owning import check_paths, claim, name_of_query
 from evenly.spark.flows.watch import FlowWatch, Reports
 from evenly.spark.session import local_session
@@ -85,13 +85,15 @@ def run(
     check_functions(described)
     check_sending(described)
     session = local_session(described.name) if spark is None else spark
+    require(session, Feature.FOLDERS, by="evenly.run", remedy="Use a classic session")
     check_paths(session, described)
     if checkpoint is not None:
         return _Streaming(described, stages, session, checkpoint, trigger, query_name, watch).start()
     if trigger is not None or query_name is not None:
         raise InvalidParameter("trigger and query_name are of a streaming query: give its checkpoint= too")
-    if any(one.kind == "state" for one in described.operators):
-        raise InvalidParameter("an operator with state is for a stream: give checkpoint=, or group in a `frame` operator")
+    for one in described.operators:
+        if one.kind == "state":
+            raise described.error(f"{one.name!r} has state, of a stream: give checkpoint=, or group in a `frame` operator", one)
     _run_once(described, stages, session, watch)
     return None
 
@@ -163,7 +165,7 @@ class _Streaming:
         self._claim_folders()
 
         def build(placed: DataFrame) -> DataStreamWriter:
-            found = checked_frame(loaded(one)(placed), one)
+            found = called_frame(self._flow, one, placed)
             self._check_frames(one.name, found)
             return self._writer(found, one.name).outputMode("update")
 
