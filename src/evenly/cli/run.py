@@ -56,11 +56,11 @@ def run_command(
     flow = read_dataflow(dataflow)
     stages = stages_of(flow)  # what is wrong is said before Spark starts
     check_ends(flow, exactly_once=exactly_once)
-    check_functions(flow)
     if show:
         for stage in stages:
             say(_told(stage))
         return
+    check_functions(flow)
     if find_spec("pyspark") is None:
         raise MissingDependency("evenly run needs PySpark: pip install 'evenly[spark]'")
     # Imported here, so that `evenly run --help` needs no Spark.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
@@ -222,7 +223,7 @@ class Frames:
             made[name] = nullable
         # Several edges to one operator are one input by now.
         entries = dict.fromkeys(at[edge.end] for edge in stage.inputs)
-        return Graph(tuple(nodes), tuple(entries), tuple(rows.columns))
+        return Graph(tuple(nodes), tuple(entries), tuple(rows.columns), uuid.uuid4().hex)
 
     def _schema(self, stage: Stage, rows: DataFrame) -> StructType:
         exits = [parsed(self.flow, self.flow.by_name[name], rows)[0] for name in stage.exits]
