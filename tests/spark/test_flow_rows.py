@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import uuid
 from collections import Counter
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from pyspark.sql import functions as F
 import evenly
 from evenly.errors import InvalidDataflow
 from line_receiver import LineReceiver
+from waiting import PATIENT_S
 
 
 def same(row):
@@ -286,3 +289,42 @@ def test_batches_of_arrow_that_are_tables_are_one_piece(spark):
     made = numbers(flow).batch(lambda batch: pa.concat_tables([pa.table({"id": batch["id"]})] * 2), schema="id long", name="b")
     (found,) = collected(flow, spark, made)
     assert found == Counter({(number,): 2 for number in range(6)})
+
+
+def test_runs_of_one_dataflow_at_once_do_not_let_go_of_each_others_rows(spark):
+    """To Spark their plans are the same, and what one has persisted is the other's: one ends while the other is at work."""
+    ended = threading.Event()
+    found = {}
+
+    def drawn(row):
+        return row.id, uuid.uuid4().hex
+
+    def run(name, before_second):
+        def first(frame, _number):
+            found[name, 1] = sorted(frame.collect())
+
+        def second(frame, _number):
+            before_second()
+            found[name, 2] = sorted(frame.collect())
+
+        flow = evenly.Flow("drawn")
+        rows = flow.source("rows", function=lambda session: session.range(4)).row(drawn, schema="id long, u string")
+        rows.sink("first", function=first)
+        rows.sink("second", function=second)
+        evenly.run(flow, spark=spark)
+
+    def other():
+        run("other", lambda: None)
+        ended.set()
+
+    thread = threading.Thread(target=other)
+
+    def meanwhile():
+        thread.start()
+        assert ended.wait(PATIENT_S)
+
+    run("one", meanwhile)
+    thread.join()
+    assert found["one", 1] == found["one", 2]
+    assert found["other", 1] == found["other", 2]
+    assert found["one", 1] != found["other", 1]

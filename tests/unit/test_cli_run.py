@@ -69,3 +69,15 @@ def test_a_description_that_is_wrong_is_one_error_with_its_line(monkeypatch, cap
     code, _, beside = told(monkeypatch, capsys, "run", flow, "--batch")
     assert code == 2
     assert "flow.yaml, line 10: the edge split -> count is grouped by key: name its `columns`" in beside
+
+
+def test_a_function_that_is_not_there_and_a_sink_that_cannot_hold_rows_once_are_told_before_spark_starts(
+    monkeypatch, capsys, flow
+):
+    code, _, beside = told(monkeypatch, capsys, "run", flow, "--batch")
+    assert code == 2
+    assert "line 4: the function of 'split': words:split cannot be loaded" in beside
+    flow.write_text(FLOW.lstrip().replace("format: parquet, path: out", "format: console"))
+    code, _, beside = told(monkeypatch, capsys, "run", flow, "--batch", "--exactly-once")
+    assert code == 2
+    assert "line 6: the sink 'kept' is to hold every row exactly once, and console cannot" in beside

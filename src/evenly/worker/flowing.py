@@ -58,11 +58,15 @@ class Node:
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """Operators, each before those that read it; `entries` read what Spark hands over, whose columns are called `names`."""
+    """Operators, each before those that read it; `entries` read what Spark hands over, whose columns are called `names`.
+
+    `run` is another one each time: Spark takes stages that are alike for one, and what one run persists another one lets go.
+    """
 
     nodes: tuple[Node, ...]
     entries: tuple[int, ...]
     names: tuple[str, ...]
+    run: str = ""
 
     @property
     def exits(self) -> list[Node]:

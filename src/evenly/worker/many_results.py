@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import threading
+import uuid
 from collections.abc import Callable
 from typing import Any
 
@@ -23,6 +24,7 @@ class ManyResults:
 
     def __init__(self, function: Callable[..., Any], shape: Shape) -> None:
         self._given, self._shape = function, shape
+        self._run = uuid.uuid4().hex  # Spark takes stages that are alike for one, also those of two runs at once
 
     def __call__(self, row: Any) -> dict[str, Any]:
         return self._told(self._function(row))

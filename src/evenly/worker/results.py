@@ -72,7 +72,7 @@ class Shape:
         fields = vars(holding[0]).get("__fields__")  # of the rows that a function gets; Spark's own have them one by one
         if fields is None and hasattr(values[0], "__fields__"):
             return None
-        return columns if fields is None else _by_name(columns, list(fields), names)
+        return columns if fields is None else list(_by_name(columns, list(fields), names))
 
     def _taken(self, value: Any) -> Sequence[Any]:
         """The fields of one value, in order."""
@@ -193,7 +193,7 @@ def _is_row(value: Any) -> bool:
     return value is None or hasattr(value, "__fields__")
 
 
-def _by_name(held: Sequence[Any], fields: list[str], names: list[str]) -> Any:
+def _by_name(held: Sequence[Any], fields: list[str], names: list[str]) -> Sequence[Any]:
     """What a Row holds, in the order of `names` if its fields have these names; else as it is, by position."""
     if fields == names or len(set(names)) < len(names) or sorted(fields) != sorted(names):
         return held

@@ -17,8 +17,8 @@ from evenly.dataflow.graph import Dataflow, Operator
 from evenly.emission.destinations import HttpPost, TcpLines
 from evenly.emission.destinations.delivery import Pacing
 from evenly.emission.link.outgoing import UNSCHEDULED
-from evenly.errors import EvenlyError
-from evenly.spark.flows.frames import checked_frame
+from evenly.errors import EvenlyError, InvalidDataflow
+from evenly.spark.flows.frames import called_frame
 from evenly.spark.flows.functions import loaded
 from evenly.spark.flows.replay import replay
 from evenly.spark.jvm.hadoop_files import Folder
@@ -45,11 +45,13 @@ def read(spark: SparkSession, flow: Dataflow, one: Operator, *, streaming: bool,
     """What a source gives. A replay looks into the file `pace` for how it is to go on."""
     try:
         if one.function:
-            found = checked_frame(loaded(one)(spark), one)
+            found = called_frame(flow, one, spark)
         elif one.format == REPLAY:
             found = replay(spark, one, streaming=streaming, pace=pace)
         else:
             found = _loaded(spark, one, streaming=streaming)
+    except InvalidDataflow:
+        raise
     except (PySparkException, EvenlyError) as error:
         raise flow.error(f"the source {one.name!r} cannot be read: {first_line(error)}", one) from error
     if found.isStreaming != streaming:

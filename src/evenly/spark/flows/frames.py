@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
@@ -16,7 +17,7 @@ from evenly.costs.call_options import CallOptions
 from evenly.dataflow.graph import Dataflow, Edge, Operator
 from evenly.dataflow.stages import Stage
 from evenly.dataflow.tuning import Tuning
-from evenly.errors import EvenlyError, InvalidDataflow
+from evenly.errors import EvenlyError
 from evenly.spark.arrow_schema import arrow_schema
 from evenly.spark.costs.options import StageOptions, checked_key
 from evenly.spark.costs.row_ids import with_id
@@ -26,7 +27,6 @@ from evenly.spark.flows.costed import costed_call, costed_rows
 from evenly.spark.flows.functions import loaded
 from evenly.spark.flows.schemas import parsed
 from evenly.spark.flows.watch import OfCosts, Reports
-from evenly.spark.frames import empty_frame
 from evenly.spark.keyed.by_key import by_key
 from evenly.spark.keyed.keys import key_names
 from evenly.spark.placing.placement import AT
@@ -111,7 +111,7 @@ class Frames:
         """What leaves a stage, with the reports of its workers."""
         one = self.flow.by_name[stage.operators[0]]
         if stage.kind == "frame":
-            return checked_frame(loaded(one)(rows), one)
+            return called_frame(self.flow, one, rows)
         if stage.kind == "cost":
             return self._by_cost(stage, one, rows)
         check_python(rows.sparkSession)
@@ -119,13 +119,14 @@ class Frames:
         # On their way columns have names of ours: PySpark takes a dot in a name for a field's. Arrow does not tell how many
         # rows of no columns there are.
         sent = rows.toDF(*(f"c{at}" for at in range(len(rows.columns)))) if rows.columns else rows.select(F.lit(0).alias("c"))
-        self._check_types(one, sent)
+        self._check_types(one, rows)
         return sent.mapInArrow(flowing(graph), schema)
 
-    def _check_types(self, one: Operator, sent: DataFrame) -> None:
+    def _check_types(self, one: Operator, rows: DataFrame) -> None:
         """Refuse columns that Spark cannot hand over to Python."""
+        plain = StructType([StructField(f"c{at}", field.dataType) for at, field in enumerate(rows.schema.fields)])
         try:
-            arrow_schema(sent.sparkSession, sent.schema)
+            arrow_schema(rows.sparkSession, plain)
         except PySparkException as error:
             raise self.flow.error(f"{one.name!r} cannot get its rows: {error} Cast that column before", one) from error
         except ValueError:  # Arrow's own, of arrays that can only be empty: Spark hands them over all the same
@@ -199,15 +200,16 @@ class Frames:
         for edge in stage.inputs:
             placed = (edge.grouping, edge.columns, edge.instances)
             alike.setdefault(placed, (edge, []))[1].append(self._taken(edge, self._made[edge.start]))
-        self._check_same(one, [rows for _, entering in alike.values() for rows in entering])
+        self._check_same(one, [rows.schema for _, entering in alike.values() for rows in entering])
         groups = [self._placed(edge, reduce(DataFrame.unionByName, entering)) for edge, entering in alike.values()]
         return reduce(DataFrame.unionByName, groups)
 
-    def _check_same(self, one: Operator, entering: Sequence[DataFrame]) -> None:
+    def _check_same(self, one: Operator, entering: Sequence[StructType]) -> None:
         """Refuse edges to an operator whose rows differ in names or types of columns."""
-        kinds = [sorted((name.lower(), kind) for name, kind in it.dtypes) for it in entering]
+        fields = [[(field.name, field.dataType.simpleString()) for field in it.fields] for it in entering]
+        kinds = [sorted((name.lower(), kind) for name, kind in it) for it in fields]
         if any(it != kinds[0] for it in kinds):
-            told = "; ".join(", ".join(f"{name} {kind}" for name, kind in it.dtypes) for it in entering)
+            told = "; ".join(", ".join(f"{name} {kind}" for name, kind in it) for it in fields)
             raise self.flow.error(
                 f"the edges to {one.name!r} have different columns ({told}): give what leads there the same schema", one
             )
@@ -232,7 +234,7 @@ class Frames:
         """The operators of a worker, for rows with these columns."""
         at = {name: place for place, name in enumerate(stage.operators)}
         nodes = []
-        made = {} if stage.fed_by is None else {stage.fed_by: rows}
+        made = {} if stage.fed_by is None else {stage.fed_by: rows.schema}
         for name in stage.operators:
             one = self.flow.by_name[name]
             entering = [made[edge.start] for edge in self.flow.into[name] if edge.start in made]
@@ -247,13 +249,13 @@ class Frames:
                     threads=self.tuning.threads_of(one),
                     after=tuple(at[edge.end] for edge in self.flow.out_of[name] if edge.end in at),
                     exit=stage.exits.index(name) if name in stage.exits else None,
-                    reads=tuple(entering[0].columns) if len(entering) > 1 else (),
+                    reads=tuple(entering[0].names) if len(entering) > 1 else (),
                 )
             )
-            made[name] = empty_frame(rows.sparkSession, nullable)
+            made[name] = nullable
         # Several edges to one operator are one input by now.
         entries = dict.fromkeys(at[edge.end] for edge in stage.inputs)
-        return Graph(tuple(nodes), tuple(entries), tuple(rows.columns))
+        return Graph(tuple(nodes), tuple(entries), tuple(rows.columns), uuid.uuid4().hex)
 
     def _schema(self, stage: Stage, rows: DataFrame) -> StructType:
         exits = [parsed(self.flow, self.flow.by_name[name], rows)[0] for name in stage.exits]
@@ -263,10 +265,15 @@ class Frames:
         return StructType([StructField("exit", IntegerType()), *structs, _REPORT])
 
 
-def checked_frame(found: object, one: Operator) -> DataFrame:
-    """What a user's function gave, if it is a DataFrame."""
+def called_frame(flow: Dataflow, one: Operator, given: DataFrame | SparkSession) -> DataFrame:
+    """What the function of an operator makes of a DataFrame, or of the session."""
+    try:
+        found = loaded(one)(given)
+    except AnalysisException as error:
+        told = next(iter(str(error).strip().splitlines()))
+        raise flow.error(f"the function of {one.name!r} asks Spark for what there is not: {told}", one) from error
     if not isinstance(found, DataFrame):
-        raise InvalidDataflow(f"the function of {one.name!r} returned {type(found).__name__}: return a DataFrame")
+        raise flow.error(f"the function of {one.name!r} returned {type(found).__name__}: return a DataFrame", one)
     return found
 
 

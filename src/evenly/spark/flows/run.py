@@ -16,6 +16,7 @@ from evenly.dataflow.stages import Stage, stages_of
 from evenly.dataflow.tuning import Tuning
 from evenly.errors import InvalidParameter
 from evenly.planning.micro_batches import SparkPlan
+from evenly.spark.features import Feature, require
 from evenly.spark.flows.ends import check_free, check_sending, read
 from evenly.spark.flows.frames import Frames
 from evenly.spark.flows.owning import check_paths
@@ -69,14 +70,16 @@ def run(
     if replan and checkpoint is None:
         raise InvalidParameter("replan is for a streaming query, between whose batches something can change: give checkpoint=")
     session = local_session(described.name) if spark is None else spark
+    require(session, Feature.FOLDERS, by="evenly.run", remedy="Use a classic session")
     check_paths(session, described)
     if checkpoint is not None:
         asked = Asked(checkpoint, trigger, query_name, watch, plan, replan)
         return Streaming(described, stages, session, asked).start()
     if trigger is not None or query_name is not None:
         raise InvalidParameter("trigger and query_name are of a streaming query: give its checkpoint= too")
-    if any(one.kind == "state" for one in described.operators):
-        raise InvalidParameter("an operator with state is for a stream: give checkpoint=, or group in a `frame` operator")
+    for one in described.operators:
+        if one.kind == "state":
+            raise described.error(f"{one.name!r} has state, of a stream: give checkpoint=, or group in a `frame` operator", one)
     _run_once(described, stages, session, watch, plan)
     return None
 

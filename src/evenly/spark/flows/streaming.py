@@ -24,8 +24,7 @@ from evenly.spark.costs.stage import CallStage
 from evenly.spark.costs.store import CostStore
 from evenly.spark.flows.costed import costed_call, costed_rows
 from evenly.spark.flows.ends import StreamBatch, check_columns, kept_of, read, sender_of, write
-from evenly.spark.flows.frames import Frames, checked_frame, default_instances
-from evenly.spark.flows.functions import loaded
+from evenly.spark.flows.frames import Frames, called_frame, default_instances
 from evenly.spark.flows.owning import claim, name_of_query
 from evenly.spark.flows.progress import Ended, ended, with_arrivals
 from evenly.spark.flows.replay import ARRIVED
@@ -102,7 +101,7 @@ class Streaming:
         self._claim_folders()
 
         def build(placed: DataFrame) -> DataStreamWriter:
-            found = checked_frame(loaded(one)(placed), one)
+            found = called_frame(self._flow, one, placed)
             self._check_frames(one.name, found)
             return self._writer(found, one.name).outputMode("update")
 
