@@ -21,6 +21,7 @@ from evenly.dataflow.stages import stages_of
 from evenly.errors import InvalidParameter, MissingDependency
 from evenly.files import write_whole
 
+_ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _HEADINGS = ("operator", "rows in", "rows out", "ms a row", "busy s", "λ % of the last batch")
 
 
@@ -73,6 +74,8 @@ def run_command(
     from evenly.spark.session import cluster_session, local_session  # noqa: PLC0415
 
     _check_flow(flow, exactly_once=exactly_once)
+    if any(one.kind == "state" for one in flow.operators):
+        settings.setdefault("spark.sql.streaming.stateStore.providerClass", _ROCKSDB)  # state that can be moved
     spark = cluster_session(flow.name, settings) if _remote(settings) else local_session(flow.name, settings=settings)
     begun, watch = perf_counter(), FlowWatch()
     try:

@@ -118,7 +118,13 @@ class Frames:
             self._made[name] = left.where(F.col("exit") == place).select(f"e{place}.*")
 
     def _readers(self, name: str) -> int:
-        return sum(any(edge.start == name for edge in stage.inputs) for stage in self.stages)
+        """How often what leaves an operator is read: by each stage, and once more where a mapping is learnt from it (a source
+        is then read again)."""
+        return sum(any(edge.start == name for edge in stage.inputs) for stage in self.stages) + self._teaches(name)
+
+    def _teaches(self, name: str) -> bool:
+        ends = (self.flow.by_name[edge.end] for edge in self.flow.out_of[name] if edge.grouping == "key")
+        return self.flow.by_name[name].kind != "source" and any(end.kind != "state" for end in ends)
 
     def _once(self, rows: DataFrame) -> DataFrame:
         """Rows that are read several times and computed once."""
