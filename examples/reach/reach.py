@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
-FILES, ROWS = 5, 600
+FILES, ROWS = 5, 300
 """Files, one for each micro-batch, and references to a package in each."""
 PACKAGES, DEPTH = 3_000, 3
 

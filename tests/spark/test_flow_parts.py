@@ -66,6 +66,28 @@ def test_every_instance_gets_every_row_and_keys_that_meet_are_together(spark):
     assert len({at for _, at in met[0]}) == 4
 
 
+def test_what_is_before_a_key_or_a_cost_is_called_once_for_each_row(spark, tmp_path):
+    """Both look at their rows before they deal them out."""
+    calls, folder = tmp_path / "calls", str(tmp_path / "in")
+    spark.range(12, numPartitions=2).write.parquet(folder)
+
+    def called(row):
+        with calls.open("a") as file:
+            file.write(f"{row.id}\n")
+        return row
+
+    flow, found = evenly.Flow("once"), {}
+    ids = flow.source("ids", format="parquet", path=folder, schema="id long", options={"maxFilesPerTrigger": 1})
+    first = ids.row(called, schema="id long", name="first").by_key("id", instances=2)
+    second = first.row(called, schema="id long", name="second").by_cost("id", instances=2)
+    second.row(called, schema="id long", name="third").sink("all", function=collected(found))
+    watch = evenly.FlowWatch()
+    evenly.run(flow, spark=spark, checkpoint=tmp_path / "checkpoint", trigger=NOW, watch=watch).awaitTermination()
+    assert Counter(map(int, calls.read_text().split())) == Counter(dict.fromkeys(range(12), 3))
+    assert Counter(row for rows in found.values() for row in rows) == Counter((number,) for number in range(12))
+    assert [sum(batch.operators[name].rows_in for batch in watch.batches) for name in ("first", "second")] == [12, 12]
+
+
 def test_async_functions_give_one_or_many_also_where_rows_are_dealt_out_by_cost(spark):
     found = {}
     flow = evenly.Flow("async")

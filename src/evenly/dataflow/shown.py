@@ -66,8 +66,9 @@ def _threads(one: Operator) -> str:
 
 def _once(flow: Dataflow, stage: Stage) -> str:
     """Whether its rows are read several times."""
-    ends = {edge.end for name in stage.exits for edge in flow.out_of[name]} - set(stage.operators)
-    several = len(ends) > 1 and stage.kind != "state"
+    leaving = [edge for name in stage.exits for edge in flow.out_of[name] if edge.end not in stage.operators]
+    keyed = any(edge.grouping == "key" and flow.by_name[edge.end].kind != "state" for edge in leaving)
+    several = len(leaving) > 1 or (keyed and stage.kind != "source")
     return "; computed once for all that read it, and persisted while a batch runs" if several else ""
 
 
