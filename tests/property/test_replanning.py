@@ -77,11 +77,10 @@ def test_whatever_is_observed_changes_stay_within_what_is_allowed(sequence, pati
 @given(one=observed(0), cap=st.integers(1, 2_000))
 def test_while_batches_are_alike_it_comes_to_rest(one, cap):
     machine = replanner(2, cap, source_tells=True)
-    events = []
-    for at in range(400):
-        events.append(
-            machine.observe(FlowBatch(at, one.seconds, one.operators, one.rows, one.began_s and one.began_s + at, one.whole_s))
-        )
+    events = [
+        machine.observe(FlowBatch(at, one.seconds, one.operators, one.rows, one.began_s and one.began_s + at, one.whole_s))
+        for at in range(400)
+    ]
     assert not any(events[200:])
 
 

@@ -248,12 +248,14 @@ class _Lines:
 
 
 def _await(query: Any, seconds: float | None, look: Callable[[], None]) -> None:
+    from evenly.spark.flows.stopping import stop_between_batches  # noqa: PLC0415
+
     until = None if seconds is None else monotonic() + seconds
     try:
         while not query.awaitTermination(_LOOK_S):
             look()
             if until is not None and monotonic() > until:
-                query.stop()
+                stop_between_batches(query)
                 break
         look()
     except KeyboardInterrupt:

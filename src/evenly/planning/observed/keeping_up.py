@@ -23,9 +23,9 @@ class KeepingUp:
 
 
 def settled(batches: Sequence[FlowBatch], warm_up: int = WARM_UP) -> list[FlowBatch]:
-    """The batches that count: with rows, ended, and behind the first `warm_up` of the query, as far as there are more."""
+    """The batches that count: with rows, and behind the first `warm_up`, as far as there are more."""
     found = [one for one in batches if _rows(one) > 0]
-    late = [one for one in found if one.number is None or one.number >= warm_up]
+    late = [one for one in batches[warm_up:] if _rows(one) > 0]
     return late or found[-1:]
 
 

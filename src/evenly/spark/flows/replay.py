@@ -89,7 +89,7 @@ class Replay(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's names, here and below
         """The reader of a query."""
-        return _Reader(dict(self.options), schema)
+        return _Reader({name.lower(): value for name, value in self.options.items()}, schema)
 
 
 class _Part(InputPartition):
@@ -133,7 +133,7 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begin, to = self._checked(start), self._checked(end)
         if begin.row >= to.row:
             return []
-        return [_Part(spans, to) for spans in self._known().spans(begin.row, to.row, int(self._options["numPartitions"]))]
+        return [_Part(spans, to) for spans in self._known().spans(begin.row, to.row, int(self._options["numpartitions"]))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         schema = to_arrow_schema(self._schema, timezone="UTC")

@@ -22,6 +22,7 @@ from evenly.planning.observed.peak import Peak, PeakSearch, Trial
 from evenly.planning.observed.verdict import verdict
 from evenly.spark.flows.owning import check_paths
 from evenly.spark.flows.run import checked_flow
+from evenly.spark.flows.stopping import stop_between_batches
 from evenly.spark.flows.streaming import Asked, Streaming
 from evenly.spark.flows.watch import FlowWatch
 from evenly.spark.session import local_session
@@ -86,7 +87,7 @@ def find_peak(
             search.tell(held=bool(trials[-1].verdict.held))
             tell(trials[-1])
     finally:
-        query.stop()
+        stop_between_batches(query)
     return Peak(search.peak, search.breaks_at, tuple(trials))
 
 
