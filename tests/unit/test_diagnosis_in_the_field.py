@@ -52,6 +52,15 @@ def test_tasks_beyond_full_rounds_that_ended_before_the_others_are_not_the_cause
     assert "of other stages the log does not say" in found.remedy
 
 
+def test_a_short_task_beyond_full_rounds_that_ends_last_is_the_cause():
+    """16 tasks of 77 to 91 s on 16 slots, and one of 25 s that begins when the first of them ends, and ends last."""
+    run = [77_000, *range(78_000, 92_500, 1_000), 25_000]
+    rows = [*[2_000] * 16, 1_400]
+    found = diagnose_stage(stage(run, rows, slots=16, cpu_ms=run, exchange=None, operators=()))
+    assert (found.cause, found.confidence) == (Cause.ROUNDS, Confidence.CERTAIN)
+    assert "1 full round and 1 more task" in found.why
+
+
 def test_an_executor_is_not_blamed_where_its_rows_are_more_or_its_tasks_are_mixed():
     machines = on_two_machines(**FILES, work=SCAN)
     more = replace(machines, tasks=replace(machines.tasks, rows=np.array([1000] * 10 + [1250] * 8)))
@@ -119,6 +128,8 @@ def test_files_are_cut_finer_and_never_coarser_where_they_are_uneven():
     assert found.cause is Cause.ROWS
     assert "about 64 tasks" in found.remedy
     assert "larger pieces" not in found.remedy
+    small = diagnose_stage(stage(run, rows, slots=4, bytes=[size >> 6 for size in sizes], work=SCAN, **FILES))
+    assert (small.cause, small.call) == (Cause.ROWS, None)
 
 
 def test_the_end_of_a_stage_is_asked_of_the_tasks_that_ran_then():

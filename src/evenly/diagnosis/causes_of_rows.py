@@ -28,6 +28,8 @@ _COGROUP = re.compile(r"CoGroup")
 _LEAST_TASKS = 20
 """So many tasks make a line."""
 _LESS_THAN_SURE = 0.79
+_LEAST_PIECE = 8 * MIB
+"""Pieces of files that are smaller cut nothing: what is read at once (a row group) is larger."""
 
 
 @dataclass(frozen=True)
@@ -133,9 +135,11 @@ def _file_advice(stage: PastStage, slots: int) -> Advice:
             "some tasks got no rows: the files' row groups (or files that cannot be split) are larger than a task's share. "
             "Only their writer can change that: more files, or smaller row groups (parquet.block.size)"
         )
-    advice = with_tasks(stage, max(4 * slots, 2 * stage.instances))
+    tasks = max(4 * slots, 2 * stage.instances)
+    advice = with_tasks(stage, tasks)
     files = "the files are uneven: have them written in equal sizes (df.repartition(…).write)"
-    return Advice(files) if advice is None else Advice(f"{files}, or cut them finer: {advice.remedy}", advice.call)
+    small = (stage.work.files_bytes or int(stage.tasks.bytes.sum())) < tasks * _LEAST_PIECE
+    return Advice(files) if advice is None or small else Advice(f"{files}, or cut them finer: {advice.remedy}", advice.call)
 
 
 def _merged_advice(stage: PastStage, exchange: Exchange) -> Advice:

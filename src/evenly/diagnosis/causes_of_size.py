@@ -68,7 +68,7 @@ def in_rounds(stage: PastStage, limits: Thresholds) -> bool:
     lost = rounds_lost_ms(tasks, slots, float(work.mean())) / 1000.0
     if lost <= 0.0 or lost < limits.explained * stage.saved_s:
         return False
-    return stage.others_busy >= 0.5 or _ends_with_the_last(stage) >= limits.explained * lost
+    return stage.others_busy >= 0.5 or _ends_with_the_last(stage) >= limits.explained * stage.saved_s
 
 
 def _ends_with_the_last(stage: PastStage) -> float:
