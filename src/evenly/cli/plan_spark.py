@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 
 import typer
@@ -83,8 +82,8 @@ def _print(plan: SparkPlan, rival: SparkPlan, cores: int) -> None:
             "from a row's arrival to the end of its batch",
         )
     if rival.allocation != plan.allocation:
-        less = f", {plan.peak_rate / rival.peak_rate:.2f} times less" if 0.0 < rival.peak_rate < math.inf else ""
-        say(f"With one thread per task (LSA): {rival.peak_rate:,.4g} rows/s{less}")
+        times = f"; this plan carries {plan.peak_rate / rival.peak_rate:.2f} times as much" if rival.peak_rate > 0.0 else ""
+        say(f"With one thread per task (LSA): {rival.peak_rate:,.4g} rows/s{times}")
     if plan.unmeasured:
         note(f"Not measured, and counted as nothing: {', '.join(plan.unmeasured)}")
     if plan.slots != plan.engine.slots:
