@@ -165,6 +165,7 @@ def test_threads_are_those_of_the_description_or_where_a_slot_carries_most():
         described, models(curve("a", 100, 200, 400), curve("b", 100, 180, 181)), rate=1, slots=1, trigger_s=10
     )
     assert found.threads == {"a": 3, "b": 2}  # 4 threads carry hardly more than 2
+    assert found.between == ("a",)
     assert found.batch_s(300) == pytest.approx(1 + 300 / 180)  # between the points by straight line
     applied = found.applied()
     assert (applied.by_name["a"].threads, applied.by_name["b"].threads, applied.by_name["s"].threads) == (3, 2, None)

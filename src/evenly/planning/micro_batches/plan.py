@@ -66,6 +66,8 @@ class SparkPlan:
     memory_mib: float = 0.0
     """The most that the Python worker of one slot is expected to hold."""
     unmeasured: tuple[str, ...] = ()
+    between: tuple[str, ...] = ()
+    """Operators whose number of threads was not measured: what they carry is read between or beyond the points."""
 
     def batch_s(self, rows: float) -> float:
         """How long a batch of so many rows takes."""
