@@ -64,7 +64,8 @@ def _print(plan: SparkPlan, rival: SparkPlan, cores: int) -> None:
     say(
         (f"{plan.flow.name} at {plan.rate:,.4g} rows/s on Spark", "bold"),
         f": {_many(plan.slots, 'task slot')} ({_many(count, 'executor')} of {_many(each, 'core')} and "
-        f"{executor_memory(plan, cores).all / 1024:.1f} GiB), a batch of about {rows:,.0f} rows every {plan.interval_s:g} s, by {plan.allocation.upper()}",
+        f"{executor_memory(plan, cores).all / 1024:.1f} GiB), a batch of about "
+        f"{rows:,.0f} rows every {plan.interval_s:g} s, by {plan.allocation.upper()}",
     )
     lines = [_line(plan, stage, batch_s) for stage in plan.stages]
     outside_s = plan.fixed_s
