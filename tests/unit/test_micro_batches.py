@@ -93,8 +93,8 @@ def test_branches_that_meet_without_a_shuffle_are_one_step_with_the_tasks_of_bot
     found = plan_on_spark(
         flow(edges, operators="abc"), models(curve("a", 100), curve("b", 50), curve("c", 1000)), rate=1, slots=2, trigger_s=10
     )
-    # 8 tasks on 2 slots: 4 turns of an eighth of the rows. Tasks with `a` are others than those with `b`.
-    assert found.batch_s(100) == pytest.approx((100 / 100 + 100 / 50) * 4 / 8)
+    # 8 tasks on 2 slots: 4 turns of an eighth of the rows. Tasks with `a` are others than those with `b`, and `c` is in all.
+    assert found.batch_s(100) == pytest.approx((100 / 100 + 100 / 50 + 200 / 1000) * 4 / 8)
 
 
 def test_stages_one_after_the_other_and_what_spark_needs():
@@ -136,16 +136,16 @@ def test_in_one_worker_one_thread_walks_through_all_and_with_threads_the_slowest
     assert both.first_to_break == "a"
 
 
-def test_two_workers_in_the_same_tasks_share_the_core():
+def test_a_worker_in_the_same_tasks_begins_when_the_first_ten_thousand_rows_are_made():
     edges = [shuffled("s", "a"), forward("a", "b", "id > 1"), forward("b", "k")]
     waiting = models(curve("a", 100), curve("b", 80))
-    assert plan_on_spark(flow(edges, operators="ab"), waiting, rate=1, slots=1, trigger_s=10).batch_s(100) == pytest.approx(
-        100 / 80
-    )
+    found = plan_on_spark(flow(edges, operators="ab"), waiting, rate=1, slots=2, trigger_s=10)
+    assert found.batch_s(200) == pytest.approx(100 / 100 + 100 / 80)
+    assert found.batch_s(60_000) == pytest.approx(30_000 / 80 + 10_000 / 100)
     computing = models(curve("a", 100, cpu_row_s=1e-2), curve("b", 80, cpu_row_s=1 / 80))
-    found = plan_on_spark(flow(edges, operators="ab"), computing, rate=1, slots=1, trigger_s=10)
-    assert found.batch_s(100) == pytest.approx(100 * (1 / 100 + 1 / 80))
-    assert found.first_to_break == "b"
+    both = plan_on_spark(flow(edges, operators="ab"), computing, rate=1, slots=2, trigger_s=10)
+    assert both.batch_s(60_000) == pytest.approx(30_000 * (1 / 100 + 1 / 80))  # one core for both
+    assert both.first_to_break == "b"
 
 
 def test_rows_on_an_edge_are_those_that_were_measured():
@@ -165,6 +165,7 @@ def test_threads_are_those_of_the_description_or_where_a_slot_carries_most():
         described, models(curve("a", 100, 200, 400), curve("b", 100, 180, 181)), rate=1, slots=1, trigger_s=10
     )
     assert found.threads == {"a": 3, "b": 2}  # 4 threads carry hardly more than 2
+    assert found.between == ("a",)
     assert found.batch_s(300) == pytest.approx(1 + 300 / 180)  # between the points by straight line
     applied = found.applied()
     assert (applied.by_name["a"].threads, applied.by_name["b"].threads, applied.by_name["s"].threads) == (3, 2, None)
