@@ -13,7 +13,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from evenly.costs.call_options import CallOptions
 from evenly.costs.model import CostModel
 from evenly.dataflow.builder import Flow
-from evenly.dataflow.ends import FILES, SENT, check_ends
+from evenly.dataflow.ends import CONSOLE, FILES, SENT, check_ends
 from evenly.dataflow.files import read_dataflow
 from evenly.dataflow.functions import check_functions
 from evenly.dataflow.graph import Dataflow
@@ -212,6 +212,7 @@ class _Streaming:
     def _run_batch(self, begun: str, rows: DataFrame, number: int) -> None:
         done = dict.fromkeys(self._done_before(begun), rows)  # nothing reads what is before the state
         ran: dict[str, RanBatch] = {}
+        whole = self._flow.by_name[begun].kind == "state" and self._may_read_less(begun)
 
         def by_cost(name: str, entering: DataFrame) -> DataFrame:
             if name not in self._batches:
@@ -220,6 +221,9 @@ class _Streaming:
             return costed_rows(ran[name].results)
 
         try:
+            if whole:
+                with worker_errors():
+                    rows.persist().write.format("noop").mode("overwrite").save()
             reports = None if self._watch is None else Reports()
             batch = StreamBatch(number, self._query, self._settings.checkpoint)
             _write(Frames(self._flow, self._stages, {**done, begun: rows}, by_cost, reports), batch, self._watch)
@@ -228,6 +232,14 @@ class _Streaming:
         finally:
             for costed in ran.values():
                 costed.release()
+            if whole:
+                rows.unpersist()
+
+    def _may_read_less(self, state: str) -> bool:
+        """Whether some rows of a batch may not be asked for: of state each instance has to be, or the next batch misses it."""
+        behind = self._flow.by_name.keys() - set(self._done_before(state))
+        kinds = [self._flow.by_name[name] for name in behind]
+        return any(one.kind == "frame" or (one.kind == "sink" and (one.function or one.format == CONSOLE)) for one in kinds)
 
     def _cost_batches(self, name: str, rows: DataFrame) -> CostBatches:
         one, edge = self._flow.by_name[name], self._flow.into[name][0]
