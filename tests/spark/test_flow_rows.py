@@ -328,3 +328,23 @@ def test_runs_of_one_dataflow_at_once_do_not_let_go_of_each_others_rows(spark):
     assert found["one", 1] == found["one", 2]
     assert found["other", 1] == found["other", 2]
     assert found["one", 1] != found["other", 1]
+
+
+def test_a_sink_that_does_not_read_its_rows_does_not_keep_state_from_going_on(spark, tmp_path):
+    """Spark computes what is asked for: an instance that nobody asked for would have no state for the next batch."""
+    seen = []
+
+    def looks(frame, number):
+        if number == 2:
+            seen.extend(frame.select("count").distinct().collect())
+        elif number == 1:
+            frame.take(1)
+
+    flow = evenly.Flow("partly")
+    read = flow.source("rows", format="parquet", path=str(tmp_path / "in"), schema="id long")
+    counts = read.by_key("id", instances=4).state(lambda placed: placed.groupBy("id", "slot").count(), name="counts")
+    counts.sink("looks", function=looks)
+    for _ in range(3):
+        spark.range(40).write.mode("append").parquet(str(tmp_path / "in"))
+        evenly.run(flow, spark=spark, checkpoint=tmp_path / "checkpoint", trigger={"availableNow": True}).awaitTermination()
+    assert seen == [(3,)]

@@ -201,8 +201,15 @@ class Frames:
             placed = (edge.grouping, edge.columns, edge.instances)
             alike.setdefault(placed, (edge, []))[1].append(self._taken(edge, self._made[edge.start]))
         self._check_same(one, [rows.schema for _, entering in alike.values() for rows in entering])
-        groups = [self._placed(edge, reduce(DataFrame.unionByName, entering)) for edge, entering in alike.values()]
-        return reduce(DataFrame.unionByName, groups)
+        groups = [self._placed(edge, self._union(one, entering)) for edge, entering in alike.values()]
+        return self._union(one, groups)
+
+    def _union(self, one: Operator, entering: Sequence[DataFrame]) -> DataFrame:
+        try:
+            return reduce(DataFrame.unionByName, entering)
+        except AnalysisException as error:  # of columns that are called alike
+            told = next(iter(str(error).strip().splitlines()))
+            raise self.flow.error(f"the edges to {one.name!r} cannot be joined: {told}", one) from error
 
     def _check_same(self, one: Operator, entering: Sequence[StructType]) -> None:
         """Refuse edges to an operator whose rows differ in names or types of columns."""

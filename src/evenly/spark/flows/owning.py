@@ -13,7 +13,9 @@ import uuid
 
 from pyspark.sql import SparkSession
 
+from evenly.dataflow.ends import FILES
 from evenly.dataflow.graph import Dataflow, Operator
+from evenly.errors import EvenlyError
 from evenly.spark.jvm.hadoop_files import Folder
 
 
@@ -50,7 +52,12 @@ def check_paths(spark: SparkSession, flow: Dataflow) -> None:
     for one in flow.operators:
         if not one.path or one.format == "table" or one.kind not in ("source", "sink"):
             continue
-        at = Folder(spark, one.path).resolved("_").removesuffix("_")
+        try:
+            at = Folder(spark, one.path).resolved("_").removesuffix("_")
+        except EvenlyError:
+            if one.format in FILES:
+                raise
+            continue  # what another format calls a path need not be one
         for there, other in known.items():
             if "sink" not in (one.kind, other.kind) or not (at.startswith(there) or there.startswith(at)):
                 continue

@@ -14,7 +14,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from evenly.costs.call_options import CallOptions
 from evenly.costs.model import CostModel
-from evenly.dataflow.ends import FILES, REPLAY, SENT
+from evenly.dataflow.ends import CONSOLE, FILES, REPLAY, SENT
 from evenly.dataflow.graph import Dataflow
 from evenly.dataflow.stages import Stage, only_source
 from evenly.planning.micro_batches import SparkPlan
@@ -161,6 +161,7 @@ class Streaming:
         tuning = self.steering.tuning
         done = dict.fromkeys(self._done_before(begun), rows)  # nothing reads what is before the state
         ran: dict[str, RanBatch] = {}
+        whole = self._flow.by_name[begun].kind == "state" and self._may_read_less(begun)
 
         def by_cost(name: str, entering: DataFrame) -> DataFrame:
             threads = tuning.threads_of(self._flow.by_name[name])
@@ -174,6 +175,9 @@ class Streaming:
 
         reports = None if self._watch is None else Reports()
         try:
+            if whole:
+                with worker_errors():
+                    rows.persist().write.format("noop").mode("overwrite").save()
             batch = StreamBatch(number, self._query, self._settings.checkpoint)
             write_sinks(Frames(self._flow, self._stages, {**done, begun: rows}, by_cost, reports, tuning), batch, self._watch)
             for name, costed in ran.items():
@@ -181,6 +185,14 @@ class Streaming:
         finally:
             for costed in ran.values():
                 costed.release()
+            if whole:
+                rows.unpersist()
+
+    def _may_read_less(self, state: str) -> bool:
+        """Whether some rows of a batch may not be asked for: of state each instance has to be, or the next batch misses it."""
+        behind = self._flow.by_name.keys() - set(self._done_before(state))
+        kinds = [self._flow.by_name[name] for name in behind]
+        return any(one.kind == "frame" or (one.kind == "sink" and (one.function or one.format == CONSOLE)) for one in kinds)
 
     def _cost_batches(self, name: str, rows: DataFrame) -> CostBatches:
         one, edge = self._flow.by_name[name], self._flow.into[name][0]
