@@ -9,10 +9,10 @@ python benchmarks/flow_examples.py [FOLDER] [--rounds 5] [--batches 4] [--scale 
 - reach: by cost to a search in the dependency graph of 0 to 70 ms; Parquet.
 
 Spark's defaults are the same operators with `repartition(n)` in place of cost and `repartition(n, key)` in place of key. Rows
-are recorded where FOLDER (or EVENLY_DATA) has them, else generated; each file is a micro-batch, and one batch follows the
-other, so rows/s are those at the peak. All rows of a batch arrive when it begins: the completion time of a row is from there to when the
-last operator has done it (words: to when the collector has it). The first two batches of each query are not counted: in them
-costs are not known yet. Operators wait, so 8 slots can share few cores.
+are recorded where FOLDER (or EVENLY_DATA) has them, else generated. Each file is a micro-batch, and one batch follows the
+other, so rows/s are those at the peak. All rows of a batch arrive when it begins: the completion time of a row is from there
+to when the last operator has done it (words: to when the collector has it). The first two batches of each query are not
+counted: in them costs are not known yet. Operators wait, so 8 slots can share few cores.
 """
 
 from __future__ import annotations
