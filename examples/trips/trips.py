@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-FILES, ROWS = 4, 20_000
+FILES, ROWS = 3, 20_000
 """Files, one for each micro-batch, and trips in each."""
 ZONES = 16
 """The town is a square of so many zones in each direction."""

@@ -11,7 +11,8 @@ from evenly.errors import InvalidDataflow
 
 Function = str | Callable[..., Any]
 Threads = int | Literal["auto"] | None
-Options = Mapping[str, str | float | bool]
+Options = Mapping[str, object]
+"""Text, numbers and truth values by name."""
 
 
 class Flow:

@@ -163,7 +163,8 @@ class Frames:
     def _make(self, stage: Stage, rows: DataFrame) -> None:
         left, reporting = self.reported(stage, rows), self._reports(stage)
         costs = self._of_costs(stage) if stage.kind == "cost" else None
-        if len(stage.exits) > 1 or self._readers(stage.exits[0]) > 1:
+        kept = stage.kind == "cost" and self.by_cost is not None  # as a batch by cost of a stream is, by itself
+        if not kept and (len(stage.exits) > 1 or self._readers(stage.exits[0]) > 1):
             left = self._once(left)
             if reporting and self.reports is not None:
                 self.reports.persisted(left, costs)
