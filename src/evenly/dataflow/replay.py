@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from evenly.dataflow.reports import Completion
 from evenly.errors import InvalidParameter
 from evenly.files import write_whole
 
@@ -56,6 +57,18 @@ class Offered:
     def had_arrived(self, now_us: int) -> int:
         """How many rows had arrived by then, those of before included."""
         return self.from_row + max(0, math.floor((now_us - self.from_us) * self.rate / MICROS))
+
+    def completion(self, begin: int, ended_s: float) -> Completion | None:
+        """How long the rows from number `begin` on had waited at `ended_s`; None if there are none. Rows need not be looked at:
+        they arrive one like the other."""
+        rows = self.row - begin
+        if rows <= 0:
+            return None
+
+        def waited_s(part: float) -> float:
+            return ended_s - self.from_us / MICROS - (begin + part * (rows - 1) - self.from_row + 1) / self.rate
+
+        return Completion(rows, waited_s(0.5), waited_s(0.5), waited_s(0.01))  # who came first has waited longest
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ from pyspark.sql.types import TimestampType
 from evenly.dataflow.graph import Dataflow, Operator
 from evenly.dataflow.stages import FILES
 from evenly.emission.destinations import HttpPost, TcpLines
-from evenly.errors import EvenlyError
+from evenly.errors import EvenlyError, InvalidDataflow
 from evenly.spark.flows.frames import checked_frame
 from evenly.spark.flows.functions import loaded
-from evenly.spark.flows.replay import replay
+from evenly.spark.flows.replay import checked, replay
 from evenly.spark.sending.send import send
 
 SENT = ("tcp", "http")
@@ -54,6 +54,15 @@ def _loaded(spark: SparkSession, one: Operator, *, streaming: bool) -> DataFrame
     elif streaming and one.format in FILES:  # a stream of files does not look into them; what is there now tells
         reader = reader.schema(spark.read.format(one.format).options(**options).load(one.path).schema)
     return reader.load(one.path) if one.path else reader.load()
+
+
+def check_source(flow: Dataflow, one: Operator) -> None:
+    """Refuse a replay whose options cannot be meant, before anything runs."""
+    if one.format == "replay":
+        try:
+            checked(one)
+        except InvalidDataflow as error:
+            raise flow.error(f"the source {one.name!r}: {error}", one) from error
 
 
 def check_sink(flow: Dataflow, one: Operator) -> None:

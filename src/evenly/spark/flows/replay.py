@@ -34,11 +34,6 @@ _OPTIONS = ("rate", "loop", "most_rows", "numPartitions")
 
 def replay(spark: SparkSession, one: Operator, *, streaming: bool, pace: Path | None = None) -> DataFrame:
     """The rows of Parquet files as a stream that offers them at a rate; as a batch all of them, which have arrived now."""
-    for name in one.options:
-        if name not in _OPTIONS:
-            raise InvalidDataflow(f"a replay has no option {name!r}: it may have {', '.join(_OPTIONS)}")
-    if not one.path:
-        raise InvalidDataflow("a replay needs the `path` of Parquet files")
     options = {**checked(one), "path": one.path, "arrival": one.arrival or ARRIVED}
     found = spark.read.parquet(one.path)
     if options["arrival"].lower() in (name.lower() for name in found.columns):
@@ -62,6 +57,11 @@ def replay(spark: SparkSession, one: Operator, *, streaming: bool, pace: Path | 
 def checked(one: Operator) -> dict[str, str]:
     """The options of a replay, if they can be meant."""
     options = dict(one.options)
+    if not one.path:
+        raise InvalidDataflow("a replay needs the `path` of Parquet files")
+    for name in options:
+        if name not in _OPTIONS:
+            raise InvalidDataflow(f"a replay has no option {name!r}: it may have {', '.join(_OPTIONS)}")
     if "rate" not in options:
         raise InvalidDataflow("a replay needs the option `rate`, in rows per second")
     if options.setdefault("loop", "false") not in ("true", "false"):

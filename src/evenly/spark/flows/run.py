@@ -14,7 +14,7 @@ from evenly.dataflow.stages import Stage, stages_of
 from evenly.dataflow.tuning import Tuning
 from evenly.errors import InvalidParameter
 from evenly.planning.micro_batches import SparkPlan
-from evenly.spark.flows.ends import check_sink, read
+from evenly.spark.flows.ends import check_sink, check_source, read
 from evenly.spark.flows.frames import Frames
 from evenly.spark.flows.functions import loaded
 from evenly.spark.flows.owning import check_paths
@@ -102,6 +102,8 @@ def checked_flow(flow: Dataflow | Flow | str | os.PathLike[str]) -> tuple[Datafl
     described = _described(flow)
     stages = stages_of(described)
     for one in described.operators:
+        if one.kind == "source":
+            check_source(described, one)
         if one.kind == "sink":
             check_sink(described, one)
         if one.function:

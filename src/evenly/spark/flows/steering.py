@@ -44,9 +44,8 @@ class Steering:
             folder = tempfile.mkdtemp(prefix="evenly-pace-")
             weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
             self.pace_file = Path(folder) / "pace.json"
-            if "rate" in source.options:
-                self.pace = pace_of(dict(source.options))
-                self._keep_pace()
+            self.pace = pace_of(dict(source.options))
+            self._keep_pace()
         self._replanner = None
         if replan and plan is not None:
             tells = self.pace_file is not None
