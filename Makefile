@@ -12,7 +12,7 @@ FAULTS := faults-$(SEED)-$(SCHEDULES).json
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-long lint test-unit test-spark test-browser test-old-spark test-wheel test-faults bench-micro bench-spark bench-groups bench-hot-key \
-	bench-emission bench-word-count bench-outbox bench-dataflow bench-shuffle bench-cost bench-keys bench-stage bench-streaming bench-drift bench-diagnosis bench-plan papers recorded lock format clean
+	bench-emission bench-word-count bench-outbox bench-dataflow bench-flows bench-shuffle bench-cost bench-keys bench-stage bench-streaming bench-drift bench-diagnosis bench-plan papers recorded lock format clean
 
 help: ## Explain every target
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -74,6 +74,9 @@ bench-outbox: $(READY) ## Measure stream_send with and without its outbox, whole
 
 bench-dataflow: $(READY) ## Measure a dataflow of operators that do nothing, beside mapInArrow by hand
 	$(BIN)/python benchmarks/dataflow.py
+
+bench-flows: $(READY) ## Predict the highest rates of ten dataflows on Spark, then observe them (12 minutes; CASES="--cases linear")
+	$(BIN)/python benchmarks/flow_peaks.py $(CASES)
 
 bench-shuffle: $(READY) ## Measure shuffle grouping on 100 streams, beside its bars and an independent reproduction
 	$(BIN)/python benchmarks/shuffle.py

@@ -307,3 +307,28 @@ def list_scheduled(sizes: Iterable[float], slots: Sequence[float]) -> float:
         at, slot = heapq.heappop(free)
         heapq.heappush(free, (at + size / slots[slot], slot))
     return max(at for at, _ in free)
+
+
+def simulated_stage(waits_s, threads, *, slots, tasks, rows):
+    """How long a stage takes, played row by row: tasks on slots, in each task operators one behind the other that wait for
+    every row. Without threads one walks each row to its end; else each operator has its own, and rows go on as they come."""
+    free = [0.0] * slots
+    for task in range(tasks):
+        slot = free.index(min(free))
+        free[slot] += _simulated_task(waits_s, threads, rows // tasks + (task < rows % tasks))
+    return max(free)
+
+
+def _simulated_task(waits_s, threads, rows):
+    if all(count == 1 for count in threads):
+        return rows * sum(waits_s)
+    arrivals = [0.0] * rows
+    for wait_s, count in zip(waits_s, threads, strict=True):
+        busy = [0.0] * count
+        ends = []
+        for arrived in sorted(arrivals):
+            at = busy.index(min(busy))
+            busy[at] = max(busy[at], arrived) + wait_s
+            ends.append(busy[at])
+        arrivals = ends
+    return max(arrivals, default=0.0)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from evenly.dataflow.reports import WorkerReport
 from evenly.errors import FunctionFailed, InvalidResult
-from evenly.worker.flowing import Graph, Node, flowing
+from evenly.worker.flowing import PIECE_ROWS, Graph, Node, flowing
 from evenly.worker.results import Shape
 
 pytest.importorskip("pyspark")
@@ -199,14 +199,14 @@ def test_what_is_on_its_way_is_bounded():
     done, outstanding = [], []
 
     def slow(row):
-        time.sleep(0.0005)  # slower than rows are read: without a bound nearly all of them would wait
+        time.sleep(0.0002)  # slower than rows are read: without a bound nearly all of them would wait
         done.append(row.v)
         return row
 
     def batches():
-        for at in range(1_000):
+        for at in range(4_000):
             outstanding.append(at - len(done))
             yield pa.record_batch([pa.array([at]), pa.array([""])], schema=INPUT)
 
-    assert sum(batch.num_rows for batch in flowing(chain(slow, threads=2))(batches())) == 1_000 + 1
-    assert max(outstanding) <= 64
+    assert sum(batch.num_rows for batch in flowing(chain(slow, threads=2))(batches())) == 4_000 + 1
+    assert max(outstanding) <= PIECE_ROWS

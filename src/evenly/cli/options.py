@@ -60,3 +60,14 @@ def make_folder(path: Path, option: str) -> None:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InvalidParameter(f"{option} must name a folder that can be made and written to, got {path}: {error}") from error
+
+
+def session_settings(conf: Sequence[str], master: str | None) -> dict[str, str]:
+    """Settings of Spark given as `name=value`, and its master."""
+    settings = {} if master is None else {"spark.master": master}
+    for text in conf:
+        name, equals, value = text.partition("=")
+        if not (name.strip() and equals):
+            raise InvalidParameter(f"--conf must be name=value, such as spark.executor.memory=4g, got {text!r}")
+        settings[name.strip()] = value
+    return settings

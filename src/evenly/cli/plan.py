@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -11,11 +12,14 @@ import typer
 
 from evenly.cli.options import Json, check_file, import_from_here
 from evenly.cli.output import note, print_json, print_table, say
+from evenly.cli.plan_spark import plan_for_spark
 from evenly.dataflow.files import find_dataflow, shipped_names
 from evenly.dataflow.graph import Dataflow
 from evenly.errors import InvalidParameter
 from evenly.files import write_whole
 from evenly.planning.machines import AZURE_D, Catalogue, Cluster, MachineSize, parse_machines, read_catalogue
+from evenly.planning.micro_batches.choosing import USUAL_TRIGGER_S
+from evenly.planning.micro_batches.settings import USUAL_CORES
 from evenly.planning.model_files import read_models, shipped_models
 from evenly.planning.models import LOOKUPS, Models
 from evenly.planning.plan import ALLOCATIONS, MAPPINGS, Plan, compare_pairs, highest_rate, plan, planned
@@ -35,8 +39,13 @@ _MOST_MACHINES = 16
 def plan_command(
     dataflow: Annotated[str, typer.Argument(help=f"A YAML file, or one that ships: {', '.join(shipped_names())}.")],
     rate: Annotated[
-        float | None, typer.Option(help="Tuples/s at every source. Without it: the highest that --have holds.")
+        float | None, typer.Option(help="Tuples/s at every source. Without it: the highest that --have or --slots holds.")
     ] = None,
+    on: Annotated[
+        str | None, typer.Option(help="spark: plan for Spark's micro-batches, by what `evenly profile --on spark` measured.")
+    ] = None,
+    slots: Annotated[int | None, typer.Option(help="On Spark: task slots; else the fewest that hold the rate.")] = None,
+    executor_cores: Annotated[int, typer.Option(help="On Spark: slots of an executor.")] = USUAL_CORES,
     models: Annotated[
         list[Path] | None, typer.Option(help="YAML files of performance models, beside the shipped ones.")
     ] = None,
@@ -60,7 +69,9 @@ def plan_command(
     spark_conf: Annotated[
         bool, typer.Option("--spark-conf", help="Print only the Spark settings for the plan, as spark-defaults.")
     ] = False,
-    trigger: Annotated[float, typer.Option(help="Seconds between micro-batches, for the Spark settings.")] = 10.0,
+    trigger: Annotated[
+        float | None, typer.Option(help="Seconds between micro-batches; else 10, or with --slots the shortest that holds.")
+    ] = None,
     page: Annotated[Path | None, typer.Option(help="Where to write a page with tables and a drawing.")] = None,
     json: Json = False,
 ) -> None:
@@ -69,6 +80,31 @@ def plan_command(
     Try: evenly plan linear --rate 100
     """
     check_file(page, "--page")
+    of_machines = {
+        "--have": have,
+        "--here": here,
+        "--machines": machines,
+        "--run": run_s is not None,
+        "--step": step is not None,
+        "--from-rate": from_rate is not None,
+        "--compare": compare_all,
+        "--rehearse": rehearsal,
+        "--page": page,
+    }
+    if _for_spark(on, slots, of_machines):
+        plan_for_spark(
+            dataflow,
+            models=models or [],
+            rate=rate,
+            slots=slots,
+            trigger=trigger,
+            allocation=allocation,
+            cores=executor_cores,
+            spark_conf=spark_conf,
+            json=json,
+        )
+        return
+    trigger = USUAL_TRIGGER_S if trigger is None else trigger
     flow, known = find_dataflow(dataflow), _models(models or [])
     assumed = Assumptions(routing, lookup, contention)  # type: ignore[arg-type]
     catalogue = AZURE_D if machines is None else read_catalogue(machines)
@@ -111,6 +147,18 @@ def plan_command(
         if compare_all:
             _print_comparison(plans, known)
         _print_more(moved, run, real, page)
+
+
+def _for_spark(on: str | None, slots: int | None, of_machines: Mapping[str, object]) -> bool:
+    """Whether the plan is for Spark; options of the other kind of plan are refused."""
+    if on not in (None, "spark"):
+        raise InvalidParameter(f"--on must be spark, got {on!r}")
+    if on is None and slots is not None:
+        raise InvalidParameter("--slots is of a plan for Spark: give --on spark too, or --have machines")
+    given = [name for name, value in of_machines.items() if value]
+    if on == "spark" and given:
+        raise InvalidParameter(f"{', '.join(given)}: of a plan for machines. With --on spark give --slots, --trigger or --rate")
+    return on == "spark"
 
 
 def _results(

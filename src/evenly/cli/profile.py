@@ -9,6 +9,7 @@ import typer
 
 from evenly.cli.options import Json, check_file, import_from_here
 from evenly.cli.output import print_json, print_table, runs_progress, say
+from evenly.cli.profile_spark import profile_on_spark
 from evenly.errors import InvalidParameter
 from evenly.files import write_whole
 from evenly.planning.model_files import models_yaml, read_models, read_spark_models
@@ -20,15 +21,25 @@ from evenly.planning.slots.operators import OperatorSpec
 from evenly.report.figures import Curve, Curves, draw_svg
 
 MOST_REPEATS = 50
+_TRIAL_S = 5.0
 
 
 def profile(
-    operator: Annotated[
-        str, typer.Argument(help="MODULE:FUNCTION, called with a tuple's number; a class is made once per slot.")
-    ],
     out: Annotated[Path, typer.Option(help="The YAML file that `evenly plan --models` reads; other models in it are kept.")],
+    operator: Annotated[
+        str | None,
+        typer.Argument(
+            help="MODULE:FUNCTION, called with a tuple's number; a class is made once per slot. On Spark: a dataflow's file."
+        ),
+    ] = None,
+    on: Annotated[
+        str | None, typer.Option(help="spark: measure the operators of a dataflow in Spark's Python workers.")
+    ] = None,
+    engine: Annotated[
+        bool, typer.Option("--engine", help="Measure what Spark itself needs for a batch, once per cluster.")
+    ] = False,
     name: Annotated[str | None, typer.Option(help="The model's name; else that of the function.")] = None,
-    seconds: Annotated[float, typer.Option(help="Seconds of a trial.")] = 5.0,
+    seconds: Annotated[float | None, typer.Option(help="Seconds of a trial: 5, on Spark 3.")] = None,
     precision: Annotated[float, typer.Option(help="How near the peak rate is found, 0.005 to 0.5.")] = 0.05,
     most_threads: Annotated[int, typer.Option(help="Threads are not tried beyond this.")] = 128,
     slope: Annotated[float, typer.Option(help="Stable while completion times grow by no more than this, in s/s.")] = 0.02,
@@ -41,9 +52,23 @@ def profile(
     memory_mib: Annotated[int, typer.Option(help="The memory of a slot, MiB.")] = 3584,
     repeat: Annotated[int, typer.Option(help="Measure this many times: plans then come with an interval.")] = 1,
     picture: Annotated[Path | None, typer.Option(help="Where to draw rate, cpu and memory over threads (SVG).")] = None,
+    rows: Annotated[
+        int, typer.Option(help="On Spark: rows of the source that are run through the dataflow as a sample.")
+    ] = 256,
+    source: Annotated[
+        str | None, typer.Option(help="On Spark: a Parquet table in place of the source, such as of a stream that is no table.")
+    ] = None,
+    folder: Annotated[
+        str | None, typer.Option(help="With --engine: where checkpoints and files are written, and removed, while it measures.")
+    ] = None,
+    master: Annotated[str | None, typer.Option(help="Spark's master, such as spark://host:7077; else this machine.")] = None,
+    conf: Annotated[list[str] | None, typer.Option(help="A setting of Spark, name=value; may be repeated.")] = None,
     json: Json = False,
 ) -> None:
     """Measure what threads of an operator carry on one slot: the peak stable rate, cpu and memory for each number of them.
+
+    With --on spark: of every operator of rows and batches of a dataflow, in Spark's Python workers with all slots busy. With
+    --engine: what Spark itself needs.
 
     The operator runs in a process pinned to one core. A trial that was made is kept beside the file until the profile is
     whole, so an interrupted profile goes on where it was.
@@ -54,6 +79,28 @@ def profile(
         raise InvalidParameter(f"--repeat must be from 1 to {MOST_REPEATS}, got {repeat}")
     for path, option in ((out, "--out"), (picture, "--picture")):
         check_file(path, option)
+    if on not in (None, "spark"):
+        raise InvalidParameter(f"--on must be spark, got {on!r}")
+    if operator is not None and engine and on is None:
+        raise InvalidParameter("--engine measures Spark itself: leave the operator out, or give a dataflow and --on spark too")
+    if engine or (on == "spark" and operator is not None):
+        profile_on_spark(
+            operator,
+            engine=engine,
+            out=out,
+            rows=rows,
+            seconds=seconds,
+            most_threads=most_threads,
+            source=source,
+            folder=folder,
+            master=master,
+            conf=conf or [],
+            json=json,
+        )
+        return
+    if operator is None:
+        raise InvalidParameter("name what to measure: MODULE:FUNCTION, FLOW.yaml with --on spark, or --engine")
+    seconds = _TRIAL_S if seconds is None else seconds
     import_from_here()
     spec = OperatorSpec(operator)
     spec.load()

@@ -11,11 +11,12 @@ from typing import Annotated, Any
 
 import typer
 
-from evenly.cli.options import Json, check_file, wanted_names
+from evenly.cli.options import Json, check_file, session_settings, wanted_names
 from evenly.cli.output import note, print_json, say
 from evenly.cli.run_output import batch_line, print_run, run_results, trial_line
 from evenly.dataflow.files import read_dataflow
 from evenly.dataflow.graph import Dataflow
+from evenly.dataflow.replay import pace_of
 from evenly.dataflow.stages import Stage, only_source, stages_of
 from evenly.errors import InvalidParameter, MissingDependency
 from evenly.files import write_whole
@@ -53,10 +54,9 @@ class _Wanted:
             "--until-unstable": self.until_unstable,
             "--seconds": self.seconds is not None,
         }
-        if self.batch and any(stream.values()):
-            raise InvalidParameter(
-                f"{' and '.join(list(stream)[:2])} are for a streaming query: leave --batch out, or {_given(stream)}"
-            )
+        if self.batch and (given := [name for name, it in stream.items() if it]):
+            verb = "are" if len(given) > 1 else "is"
+            raise InvalidParameter(f"{' and '.join(given)} {verb} for a streaming query: leave --batch out")
         if self.until_read and self.trigger is not None:
             raise InvalidParameter("--until-read reads all that is there, without waiting: leave --trigger out")
         if self.until_read and self.until_unstable:
@@ -79,15 +79,11 @@ class _Wanted:
         rate = self.rate
         source = only_source(flow)
         if rate is None and "rate" in source.options:
-            rate = float(source.options["rate"])
+            rate = pace_of(source.options).rate
         if rate is None and not self.until_unstable:
             raise InvalidParameter("a plan is for a rate: give --rate, in rows per second")
         found = read_spark_models(self.models)
         return plan_on_spark(flow, found, rate=rate, slots=self.slots or found.engine_costs().slots, trigger_s=self.trigger)
-
-
-def _given(options: dict[str, bool]) -> str:
-    return f"leave out {', '.join(name for name, given in options.items() if given)}"
 
 
 def run_command(
@@ -133,7 +129,7 @@ def run_command(
         raise InvalidParameter("give --checkpoint FOLDER to run a streaming query, or --batch to run once")
     wanted.check()
     check_file(page, "--page")
-    settings = _settings(conf or [], master)
+    settings = session_settings(conf or [], master)
     wanted_names([])  # functions that are beside the file's user
     flow = _paced(read_dataflow(dataflow), rate, planned=plan)
     if show:
@@ -245,16 +241,6 @@ def _trigger(seconds: float | None, *, until_read: bool) -> dict[str, Any] | Non
     if until_read:
         return {"availableNow": True}
     return None if seconds is None else {"processingTime": f"{seconds:g} seconds"}
-
-
-def _settings(conf: list[str], master: str | None) -> dict[str, str]:
-    settings = {} if master is None else {"spark.master": master}
-    for text in conf:
-        name, equals, value = text.partition("=")
-        if not (name.strip() and equals):
-            raise InvalidParameter(f"--conf must be name=value, such as spark.executor.memory=4g, got {text!r}")
-        settings[name.strip()] = value
-    return settings
 
 
 def _told(stage: Stage) -> str:

@@ -14,11 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from evenly.dataflow.graph import Operator
 from evenly.dataflow.reports import Completion
-from evenly.errors import InvalidParameter
+from evenly.errors import InvalidDataflow, InvalidParameter
 from evenly.files import write_whole
 
 MICROS = 1_000_000
+_OPTIONS = ("rate", "loop", "most_rows", "numPartitions")
 
 
 @dataclass(frozen=True)
@@ -123,3 +125,33 @@ class ReplayClock:
         if all_now:  # this moment's stamp
             return Offered(row, start.row, now_us - 1, float(MICROS) * (row - start.row), self._files)
         return Offered(row, begun.from_row, begun.from_us, begun.rate, self._files)
+
+
+def replay_options(one: Operator, *, paced: bool = True) -> dict[str, str]:
+    """The options of a replay, if they can be meant; `paced`: a rate must be among them."""
+    options = dict(one.options)
+    if not one.path:
+        raise InvalidDataflow("a replay needs the `path` of Parquet files")
+    for name in options:
+        if name not in _OPTIONS:
+            raise InvalidDataflow(f"a replay has no option {name!r}: it may have {', '.join(_OPTIONS)}")
+    if options.setdefault("loop", "false") not in ("true", "false"):
+        raise InvalidDataflow(f"the option `loop` of a replay must be true or false, got {options['loop']!r}")
+    for name in ("most_rows", "numPartitions"):
+        if name in options and not (options[name].isdecimal() and int(options[name]) >= 1):
+            raise InvalidDataflow(f"the option `{name}` of a replay must be a whole number from 1 on, got {options[name]!r}")
+    if "rate" in options:
+        try:
+            pace_of(options)
+        except ValueError as error:
+            raise InvalidDataflow(
+                f"the option `rate` of a replay must be rows per second, above 0, got {options['rate']!r}"
+            ) from error
+    elif paced:
+        raise InvalidDataflow("a replay needs the option `rate`, in rows per second")
+    return options
+
+
+def pace_of(options: Mapping[str, str]) -> Pace:
+    """How the options of a replay say that it goes on."""
+    return Pace(float(options["rate"]), int(options["most_rows"]) if options.get("most_rows") else None)

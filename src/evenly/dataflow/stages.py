@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from evenly.dataflow.graph import Dataflow, Edge, Operator
+from evenly.dataflow.replay import replay_options
 from evenly.errors import InvalidDataflow
 
 StageKind = Literal["source", "worker", "cost", "frame", "state", "sink"]
@@ -93,6 +94,11 @@ def _check_operator(flow: Dataflow, one: Operator) -> None:
     if one.kind in ("source", "sink"):
         if bool(one.format) == bool(one.function):
             raise flow.error(f"the {one.kind} {one.name!r} needs a `format`, such as parquet, or else a `function`", one)
+        if one.kind == "source" and one.format == "replay":
+            try:
+                replay_options(one, paced=False)
+            except InvalidDataflow as error:
+                raise flow.error(f"the source {one.name!r}: {error}", one) from error
         return
     if not one.function:
         raise flow.error(f"{what} needs a `function`, as module:name", one)

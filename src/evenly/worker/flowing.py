@@ -260,7 +260,9 @@ class _Threaded:
 
     def __init__(self, graph: Graph, operators: list[_Operator]) -> None:
         self._graph, self._operators = graph, operators
-        self._most = max(64, _ON_THEIR_WAY * sum(node.threads for node in graph.nodes))
+        self._piece = max(64, _ON_THEIR_WAY * sum(node.threads for node in graph.nodes))
+        # Each operator may hold results for a while before it hands them on: with few rows on their way the others would wait.
+        self._most = max(PIECE_ROWS, self._piece) if all(node.by_row for node in graph.nodes) else self._piece
         self._work: list[queue.SimpleQueue[Any]] = [queue.SimpleQueue() for _ in operators]
         self._waiting = [_Waiting() for _ in operators]
         self._changed = threading.Condition()
@@ -274,9 +276,9 @@ class _Threaded:
             for _ in range(operator.node.threads):
                 threading.Thread(target=self._work_on, args=(at,), daemon=True, name=f"evenly {operator.node.name}").start()
         for batch in batches:
-            for begin in range(0, batch.num_rows, self._most):
+            for begin in range(0, batch.num_rows, self._piece):
                 for at in self._graph.entries:
-                    self._put(at, batch.slice(begin, self._most))
+                    self._put(at, batch.slice(begin, self._piece))
                 yield from self._until_below(self._most)
         yield from self._until_below(1)
 

@@ -16,6 +16,7 @@ from evenly.planning.micro_batches.steps import Counts
 
 THREADS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 _MOST_ROWS, _MOST_FASTER = 50_000_000, 10.0
+_SMALL, _MORE = 0.1, 0.4
 GAIN = 1.03
 """More threads that carry less than this times as much do not carry more."""
 
@@ -68,8 +69,21 @@ def fit_engine(batches: Sequence[TimedBatches], *, slots: int, cores_per_slot: f
         )
         for one in batches
     ]
-    found = [float(cost) for cost in least_squares(counts, [one.seconds for one in batches])]
-    return EngineCosts(slots, cores_per_slot, *found[:-1], about=about)
+    batch_s, stage_s, sink_s, file_sink_s, task_s, moved_row_s, kept_row_s, _ = map(
+        float, least_squares(counts, [one.seconds for one in batches])
+    )
+    return EngineCosts(
+        slots,
+        cores_per_slot,
+        batch_s=batch_s,
+        stage_s=stage_s,
+        sink_s=sink_s,
+        file_sink_s=file_sink_s,
+        task_s=task_s,
+        moved_row_s=moved_row_s,
+        kept_row_s=kept_row_s,
+        about=about,
+    )
 
 
 def slope(small: tuple[float, float], large: tuple[float, float]) -> float:
@@ -95,8 +109,8 @@ def profile_curve(measure: Callable[[int], CurvePoint], *, most_threads: int = T
 
 
 class Sizes:
-    """How many rows each slot gets, so that a measurement takes about `seconds`: a fifth for the small size, the rest more for
-    the large one. `row_s` is a first guess of what a row takes one thread."""
+    """How many rows each slot gets, so that a measurement takes about `seconds`, in which each size is run twice: the small
+    one for a tenth, the large one for two fifths more. `row_s` is a first guess of what a row takes one thread."""
 
     def __init__(self, seconds: float, row_s: float) -> None:
         self._seconds = seconds
@@ -106,14 +120,14 @@ class Sizes:
     def pair(self, threads: int) -> tuple[int, int]:
         """The small and the large number of rows for so many threads, which carry at most as many times as much as fewer."""
         rate = self._rate * max(1.0, threads / self._threads)
-        few = max(2 * threads, math.ceil(0.2 * self._seconds * rate))
-        return few, few + max(2 * threads, math.ceil(0.8 * self._seconds * rate))
+        few = max(2 * threads, math.ceil(_SMALL * self._seconds * rate))
+        return few, few + max(2 * threads, math.ceil(_MORE * self._seconds * rate))
 
     def enough(self, threads: int, rows: int, took_s: float) -> bool:
         """Whether so many rows more took long enough to tell; if not, the next pair is larger."""
-        if took_s >= 0.2 * self._seconds or rows >= _MOST_ROWS:
+        if took_s >= 0.25 * _MORE * self._seconds or rows >= _MOST_ROWS:
             return True
-        self._rate, self._threads = min(_MOST_FASTER, 0.8 * self._seconds / max(took_s, 1e-9)) * self._rate, threads
+        self._rate, self._threads = min(_MOST_FASTER, _MORE * self._seconds / max(took_s, 1e-9)) * self._rate, threads
         return False
 
     def found(self, threads: int, row_s: float) -> None:

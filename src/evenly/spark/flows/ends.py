@@ -9,12 +9,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import TimestampType
 
 from evenly.dataflow.graph import Dataflow, Operator
+from evenly.dataflow.replay import replay_options
 from evenly.dataflow.stages import FILES
 from evenly.emission.destinations import HttpPost, TcpLines
 from evenly.errors import EvenlyError, InvalidDataflow
 from evenly.spark.flows.frames import checked_frame
 from evenly.spark.flows.functions import loaded
-from evenly.spark.flows.replay import checked, replay
+from evenly.spark.flows.replay import replay
 from evenly.spark.sending.send import send
 
 SENT = ("tcp", "http")
@@ -60,7 +61,7 @@ def check_source(flow: Dataflow, one: Operator) -> None:
     """Refuse a replay whose options cannot be meant, before anything runs."""
     if one.format == "replay":
         try:
-            checked(one)
+            replay_options(one)
         except InvalidDataflow as error:
             raise flow.error(f"the source {one.name!r}: {error}", one) from error
 

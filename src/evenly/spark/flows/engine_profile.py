@@ -22,7 +22,7 @@ _WARMING, _BURN_S = 2, 1.0
 
 
 @dataclass(frozen=True)
-class _Shape:
+class EngineShape:
     """A dataflow to be timed: operators behind each other, each behind a shuffle onto so many instances, then sinks."""
 
     shuffles: int
@@ -42,18 +42,20 @@ class _Shape:
         return f"{self.shuffles} shuffles onto {self.turns * slots} tasks, {self.rows:,} rows, {sinks}"
 
 
-_SHAPES = (
-    _Shape(0),
-    _Shape(1),
-    _Shape(3),
-    _Shape(1, turns=8),
-    _Shape(1, sinks=3),
-    _Shape(1, files=True),
-    _Shape(0, rows=_MANY),
-    _Shape(3, rows=_MANY),
-    _Shape(1, rows=_MANY, sinks=2),
-    _Shape(2),
+SHAPES = (
+    EngineShape(0),
+    EngineShape(1),
+    EngineShape(3),
+    EngineShape(1, turns=8),
+    EngineShape(1, sinks=3),
+    EngineShape(1, files=True),
+    EngineShape(0, rows=_MANY),
+    EngineShape(3, rows=_MANY),
+    EngineShape(1, rows=_MANY, sinks=2),
+    EngineShape(2),
 )
+_FIRST = EngineShape(2, sinks=2)
+"""Java runs slowly at first: these batches do not count."""
 
 
 def profile_engine(
@@ -69,13 +71,16 @@ def profile_engine(
     slots = slots_of(spark)
     with scratch(spark, folder) as base:
         sources = {
-            rows: _source(spark, f"{base}/rows-{rows}", rows=rows, batches=batches + _WARMING, slots=slots)
+            rows: prepare(spark, f"{base}/rows-{rows}", rows=rows, batches=batches + _WARMING, slots=slots)
             for rows in (_FEW, _MANY)
         }
         timed = []
-        for number, shape in enumerate(_SHAPES):
-            flow = _flow(shape, sources[shape.rows], slots, f"{base}/out-{number}").dataflow()
+        for number, shape in enumerate((_FIRST, *SHAPES)):
+            source, out = f"{base}/rows-{shape.rows}", f"{base}/out-{number}"
+            flow = engine_flow(shape, source, sources[shape.rows], slots, out).dataflow()
             seconds = statistics.median(batch_seconds(spark, flow, f"{base}/checkpoint-{number}")[_WARMING:])
+            if number == 0:
+                continue
             timed.append(TimedBatches(Steps(flow).counts(slots), shape.rows, shape.called, seconds))
             if told is not None:
                 told(shape.told(slots), seconds)
@@ -83,32 +88,24 @@ def profile_engine(
     return fit_engine(timed, slots=slots, cores_per_slot=_cores_per_slot(spark, slots), about=about)
 
 
-@dataclass(frozen=True)
-class _Source:
-    path: str
-    options: dict[str, str]
-
-
-def _source(spark: SparkSession, path: str, *, rows: int, batches: int, slots: int) -> _Source:
-    return _Source(path, prepare(spark, path, rows=rows, batches=batches, slots=slots))
-
-
 def _cores_per_slot(spark: SparkSession, slots: int) -> float:
     """What a slot gets of a core while all of them compute."""
     for seconds in (0.1, _BURN_S):  # the first time Python workers start
         told = spark.range(0, slots, 1, slots).mapInArrow(burning(seconds), BURNT).collect()
-    return min(1.0, max(0.01, sum(row.cpu for row in told) / sum(row.clock for row in told)))
+    got = float(sum(row.cpu for row in told) / sum(row.clock for row in told))
+    return min(1.0, max(0.01, got))
 
 
-def _flow(shape: _Shape, source: _Source, slots: int, path: str) -> Flow:
+def engine_flow(shape: EngineShape, source: str, options: dict[str, str], slots: int, out: str) -> Flow:
+    """A dataflow of this shape, which reads the files of `source` and writes files, if any, to `out`."""
     flow = Flow(f"engine-{shape.shuffles}-{shape.turns}-{shape.sinks}")
-    stream = flow.source("rows", format="parquet", path=source.path, schema=SCHEMA, options=source.options)
+    stream = flow.source("rows", format="parquet", path=source, schema=SCHEMA, options=options)
     for at in range(shape.called):
         before = stream.shuffle(instances=shape.turns * slots) if shape.shuffles else stream
         stream = before.batch(same, schema=SCHEMA, name=f"same {at}")
     for at in range(shape.sinks):
         if shape.files:
-            stream.sink(f"sink {at}", format="parquet", path=f"{path}-{at}")
+            stream.sink(f"sink {at}", format="parquet", path=f"{out}-{at}")
         else:
             stream.sink(f"sink {at}", format="noop", options={"mode": "append"})
     return flow

@@ -35,7 +35,7 @@ class ProfileOptions:
     reached it, for about `seconds` with each number of threads, up to `most_threads`."""
 
     sample: int = 256
-    seconds: float = 2.0
+    seconds: float = 3.0
     most_threads: int = 256
 
     def __post_init__(self) -> None:
@@ -118,6 +118,17 @@ def _alone(flow: Dataflow, slots: int) -> Dataflow:
     return replace(flow, edges=tuple(map(apart, flow.edges)))
 
 
+@dataclass(frozen=True)
+class _Ran:
+    """Seconds from the first task's beginning to the last one's end, and of cpu for a slot."""
+
+    span_s: float
+    cpu_s: float
+
+    def least(self, other: _Ran) -> _Ran:
+        return _Ran(min(self.span_s, other.span_s), min(self.cpu_s, other.cpu_s))
+
+
 class _Profile:
     """One operator, on all slots."""
 
@@ -154,22 +165,22 @@ class _Profile:
     def _point(self, threads: int, sizes: Sizes) -> CurvePoint:
         while True:
             few, many = sizes.pair(threads)
-            (few_s, few_cpu_s), (many_s, many_cpu_s) = self._run(threads, few), self._run(threads, many)
-            if sizes.enough(threads, many - few, many_s - few_s):
+            first = self._run(threads, few), self._run(threads, many)
+            if sizes.enough(threads, many - few, first[1].span_s - first[0].span_s):
                 break
-        row_s = slope((few, few_s), (many, many_s))
+        # Of two runs of each size the less disturbed one counts.
+        small, large = first[0].least(self._run(threads, few)), first[1].least(self._run(threads, many))
+        row_s = slope((few, small.span_s), (many, large.span_s))
         sizes.found(threads, row_s)
-        cpu_s = slope((few, few_cpu_s), (many, many_cpu_s))
-        return CurvePoint(threads, 1.0 / row_s, cpu_s)
+        return CurvePoint(threads, 1.0 / row_s, slope((few, small.cpu_s), (many, large.cpu_s)))
 
-    def _run(self, threads: int, rows_per_slot: int) -> tuple[float, float]:
-        """Seconds from the first task's beginning to the last one's end, and of cpu for a slot."""
+    def _run(self, threads: int, rows_per_slot: int) -> _Ran:
         ran = self._frames(threads).reported(self._stage, self._again(rows_per_slot * self._slots))
         told = ran.where(F.col(REPORT).isNotNull()).select(REPORT).collect()
         reports = [WorkerReport.from_bytes(bytes(row[0])) for row in told]
         self._peak_bytes = max(self._peak_bytes, *(one.peak_bytes for one in reports))
         span_s = max(one.ended_s for one in reports) - min(one.begun_s for one in reports)
-        return span_s, sum(one.cpu_s for one in reports) / self._slots
+        return _Ran(span_s, sum(one.cpu_s for one in reports) / self._slots)
 
     def _frames(self, threads: int) -> Frames:
         operators = tuple(replace(one, threads=threads) if one.name == self._name else one for one in self._flow.operators)

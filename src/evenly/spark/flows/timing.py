@@ -25,9 +25,10 @@ _PATIENCE_S = 600.0
 def scratch(spark: SparkSession, folder: str | None) -> Iterator[str]:
     """A folder that all of Spark's machines reach, removed at the end: within `folder`, or a temporary one of this machine."""
     if folder is None:
-        if not spark.sparkContext.master.startswith("local"):
+        master = str(spark.sparkContext.master)
+        if not master.startswith("local"):
             raise InvalidParameter(
-                f"{spark.sparkContext.master} has other machines: name a folder that all of them reach (--folder), "
+                f"{master} has other machines: name a folder that all of them reach (--folder), "
                 "in the file system that queries will have their checkpoints in"
             )
         folder = Path(tempfile.gettempdir()).as_uri()

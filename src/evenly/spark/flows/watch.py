@@ -83,6 +83,7 @@ class FlowWatch:
     def begin(self, ended: Callable[[bool], Sequence[Ended]], trigger_s: float | None, active: Callable[[], bool]) -> None:
         """A query has started, which can be asked what Spark tells of its last batch (True: of all recent ones)."""
         with self._lock:
+            self._hear(final=True)  # of the query before
             self._ended, self._trigger_s, self._active = ended, trigger_s, active
 
     def take(self, number: int | None, seconds: float, reports: list[WorkerReport]) -> None:

@@ -1,0 +1,101 @@
+"""`evenly plan --on spark`: slots, trigger and threads for a rate on Spark's micro-batches."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from evenly.cli.options import import_from_here
+from evenly.cli.output import note, print_json, print_table, say
+from evenly.dataflow.files import find_dataflow
+from evenly.planning.micro_batches.choosing import plan_on_spark
+from evenly.planning.micro_batches.models import SparkModels
+from evenly.planning.micro_batches.plan import PlannedStage, SparkPlan
+from evenly.planning.micro_batches.settings import executors, settings_on_spark, source_on_spark
+from evenly.planning.micro_batches.summary import spark_rows
+from evenly.planning.model_files import read_spark_models
+
+_HEADINGS = ("stage (operators with their threads)", "tasks", "rows/s", "seconds", "part %")
+
+
+def plan_for_spark(
+    dataflow: str,
+    *,
+    models: list[Path],
+    rate: float | None,
+    slots: int | None,
+    trigger: float | None,
+    allocation: str,
+    cores: int,
+    spark_conf: bool,
+    json: bool,
+) -> None:
+    """Print the plan."""
+    import_from_here()
+    flow, known = find_dataflow(dataflow), SparkModels()
+    for path in models:
+        known = known.with_others(read_spark_models(path))
+    best = plan_on_spark(flow, known, rate=rate, slots=slots, trigger_s=trigger, allocation=allocation)
+    rival = plan_on_spark(flow, known, rate=best.rate, slots=best.slots, trigger_s=best.trigger_s, allocation="lsa")
+    settings = {**settings_on_spark(best, cores=cores), **source_on_spark(best)}
+    if json:
+        parameters = {
+            "dataflow": dataflow,
+            "on": "spark",
+            "rate": rate,
+            "slots": slots,
+            "trigger": trigger,
+            "models": [str(path) for path in models],
+            "allocation": allocation,
+        }
+        found = [*spark_rows(best, cores=cores), *([] if best.allocation == "lsa" else [spark_rows(rival, cores=cores)[-1]])]
+        print_json("plan", parameters, [*found, *([{"operator": "spark", **settings}] if spark_conf else [])])
+    elif spark_conf:
+        for name, value in settings.items():
+            typer.echo(f"{name} {value}" if name.startswith("spark.") else f"# {name} {value}")
+    else:
+        _print(best, rival, cores)
+
+
+def _print(plan: SparkPlan, rival: SparkPlan, cores: int) -> None:
+    count, each = executors(plan, cores)
+    rows, batch_s = plan.rows_per_batch, plan.batch_s(plan.rows_per_batch)
+    say(
+        (f"{plan.flow.name} at {plan.rate:,.4g} rows/s on Spark", "bold"),
+        f": {_many(plan.slots, 'task slot')} ({_many(count, 'executor')} of {_many(each, 'core')}), a batch of about "
+        f"{rows:,.0f} rows every {plan.interval_s:g} s, by {plan.allocation.upper()}",
+    )
+    lines = [_line(plan, stage, batch_s) for stage in plan.stages]
+    outside_s = plan.fixed_s
+    lines.append(("Spark, beside its stages", "", "", f"{outside_s:.3g}", f"{100.0 * outside_s / batch_s:.0f}"))
+    lines.append(("a batch", "", "", f"{batch_s:.3g}", "100"))
+    print_table(_HEADINGS, lines, folded=0, section=lambda line: line[0] == "a batch")
+    first = plan.first_to_break
+    say(
+        f"Highest rate: {plan.peak_rate:,.4g} rows/s" + (f". First to break: {first}" if first else ""),
+        "" if plan.holds else ". It does not hold the rate: give more --slots or a longer --trigger",
+    )
+    if plan.holds:
+        say(
+            f"Completion time: about {plan.completion_s_mean:.3g} s on average, {plan.completion_s_p99:.3g} s at p99, "
+            "from a row's arrival to the end of its batch",
+        )
+    if rival.allocation != plan.allocation:
+        times = f"; this plan carries {plan.peak_rate / rival.peak_rate:.2f} times as much" if rival.peak_rate > 0.0 else ""
+        say(f"With one thread per task (LSA): {rival.peak_rate:,.4g} rows/s{times}")
+    if plan.unmeasured:
+        note(f"Not measured, and counted as nothing: {', '.join(plan.unmeasured)}")
+    if plan.slots != plan.engine.slots:
+        note(f"Measured with {_many(plan.engine.slots, 'slot')}: others are taken to be as fast, on machines of the same kind")
+
+
+def _line(plan: SparkPlan, stage: PlannedStage, batch_s: float) -> tuple[str, ...]:
+    names = [f"{name} ×{plan.threads[name]}" if name in plan.threads else name for name in stage.operators]
+    took_s = stage.seconds(plan.rows_per_batch)
+    entering = plan.rate * max(stage.rows_in.values(), default=0.0)
+    return " + ".join(names), str(stage.tasks), f"{entering:,.4g}", f"{took_s:.3g}", f"{100.0 * took_s / batch_s:.0f}"
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count:,} {what}{'s' * (count != 1)}"

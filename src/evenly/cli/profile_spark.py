@@ -1,0 +1,146 @@
+"""`evenly profile --on spark` and `--engine`: what plans for Spark rest on, measured where it will run."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+from evenly.cli.options import import_from_here, session_settings
+from evenly.cli.output import print_json, print_table, runs_progress, say
+from evenly.dataflow.files import read_dataflow
+from evenly.dataflow.stages import stages_of
+from evenly.errors import MissingDependency
+from evenly.files import write_whole
+from evenly.planning.micro_batches.curves import CurvePoint, SlotCurve
+from evenly.planning.micro_batches.engine import EngineCosts
+from evenly.planning.micro_batches.models import SparkModels
+from evenly.planning.model_files import models_yaml, read_models, read_spark_models
+
+_COSTS = {
+    "batch_s": "a batch",
+    "stage_s": "a stage",
+    "sink_s": "a sink",
+    "file_sink_s": "more for a sink that is files",
+    "task_s": "a turn of tasks on all slots",
+    "moved_row_s": "a row through a shuffle, on one slot",
+    "kept_row_s": "a row that is persisted, on one slot",
+}
+
+
+def profile_on_spark(
+    dataflow: str | None,
+    *,
+    engine: bool,
+    out: Path,
+    rows: int,
+    seconds: float | None,
+    most_threads: int,
+    source: str | None,
+    folder: str | None,
+    master: str | None,
+    conf: list[str],
+    json: bool,
+) -> None:
+    """Measure the operators of a dataflow, or Spark itself, and keep it in the file beside what is there."""
+    if find_spec("pyspark") is None:
+        raise MissingDependency("profiling on Spark needs PySpark: pip install 'evenly[spark]'")
+    # Imported here, so that `evenly profile --help` needs no Spark.
+    from evenly.spark.flows.engine_profile import profile_engine  # noqa: PLC0415
+    from evenly.spark.flows.profiling import ProfileOptions, profile_flow  # noqa: PLC0415
+    from evenly.spark.session import local_session  # noqa: PLC0415
+
+    import_from_here()
+    settings = session_settings(conf, master)
+    kept = read_models(out).values() if out.exists() else []
+    known = read_spark_models(out) if out.exists() else SparkModels()
+    flow = None if dataflow is None else read_dataflow(dataflow)
+    how = ProfileOptions(rows, seconds or ProfileOptions.seconds, most_threads)
+    if flow is not None:
+        stages_of(flow)  # what is wrong is said before Spark starts
+    spark = local_session("evenly profile", settings=settings)
+    found = SparkModels()
+    try:
+        with runs_progress() as progress:
+            bar = progress.add_task("Spark itself" if engine else "operators", total=None)
+
+            def step(text: str) -> None:
+                progress.advance(bar)
+                progress.console.print(text)
+
+            if engine:
+                costs = profile_engine(spark, folder=folder, told=lambda kind, s: step(f"{kind}: {s:.3g} s a batch"))
+                found = found.with_others(SparkModels(costs))
+            if flow is not None:
+                given = None if source is None else spark.read.load(source)
+                measured = profile_flow(spark, flow, options=how, source=given, told=lambda *it: step(_told(*it)))
+                found = found.with_others(measured)
+    finally:
+        spark.stop()
+    write_whole(out, models_yaml(kept, known.with_others(found)))
+    if json:
+        parameters = {"operator": dataflow, "on": "spark", "engine": engine, "rows": rows, "seconds": how.seconds}
+        print_json("profile", parameters, _rows(found))
+    else:
+        _print(found, out)
+
+
+def _told(name: str, point: CurvePoint) -> str:
+    threads = "1 thread" if point.threads == 1 else f"{point.threads} threads"
+    return f"{name}: a slot with {threads} carries {point.rows_per_s:,.4g} rows/s"
+
+
+def _rows(models: SparkModels) -> list[dict[str, object]]:
+    found: list[dict[str, object]] = []
+    if models.engine is not None:
+        costs = {name: getattr(models.engine, name) for name in _COSTS}
+        slots = {"slots": models.engine.slots, "cores_per_slot": models.engine.cores_per_slot}
+        found.append({"operator": "engine", **slots, **costs})
+    found += [
+        {
+            "operator": name,
+            "slots": curve.slots,
+            "threads": point.threads,
+            "rate": point.rows_per_s,
+            "cpu_row_s": point.cpu_row_s,
+            "longest_row_s": curve.longest_row_s,
+            "memory_mib": curve.memory_mib,
+            "best": point == curve.best,
+            "basis": "measured",
+        }
+        for name, curve in models.curves.items()
+        for point in curve.points
+    ]
+    return found
+
+
+def _print(models: SparkModels, out: Path) -> None:
+    if models.engine is not None:
+        _print_engine(models.engine)
+    lines = [line for curve in models.curves.values() for line in _lines(curve)]
+    if lines:
+        print_table(("operator", "threads", "rows/s a slot", "cpu ms a row", ""), lines, section=lambda line: line[0])
+    say(f"Measured with {_slots(models)}, in {out}")
+
+
+def _slots(models: SparkModels) -> str:
+    found = {curve.slots for curve in models.curves.values()} | ({models.engine.slots} if models.engine else set())
+    return ", ".join(f"{slots} slot{'s' * (slots != 1)}" for slots in sorted(found))
+
+
+def _print_engine(costs: EngineCosts) -> None:
+    lines = [(told, f"{1e3 * getattr(costs, name):.4g}") for name, told in _COSTS.items()]
+    print_table(("what Spark itself needs", "ms"), lines)
+    say(f"A slot gets {100.0 * costs.cores_per_slot:.0f} % of a core when all compute")
+
+
+def _lines(curve: SlotCurve) -> list[tuple[str, ...]]:
+    return [
+        (
+            curve.name,
+            str(point.threads),
+            f"{point.rows_per_s:,.4g}",
+            f"{1e3 * point.cpu_row_s:.3g}",
+            "best" if point == curve.best else "",
+        )
+        for point in curve.points
+    ]

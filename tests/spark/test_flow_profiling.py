@@ -1,0 +1,76 @@
+"""Operators of a dataflow measured in Spark's workers, and batches that are timed."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+import evenly
+from evenly.errors import InvalidDataflow, InvalidModel
+from evenly.planning.micro_batches import EngineCosts, plan_on_spark
+from evenly.spark.flows.profiling import ProfileOptions, profile_flow
+from evenly.spark.flows.timing import SCHEMA, batch_seconds, prepare, scratch
+
+LITTLE = ProfileOptions(sample=20, seconds=0.1, most_threads=2)
+
+
+class Twice:
+    """Gives every row twice, and takes even ones only."""
+
+    def __call__(self, row):
+        if row["a.b"] % 2:
+            raise ValueError("this row does not reach it")
+        return [(row["a.b"],), (None,)]
+
+
+def same(batch):
+    return pa.table({"id": batch["id"]})
+
+
+def test_operators_are_measured_with_rows_that_reach_them_and_the_plan_uses_that(spark):
+    flow = evenly.Flow("measured")
+    rows = flow.source("rows", function=lambda session: session.range(50).withColumnRenamed("id", "a.b"))
+    twice = rows.where("`a.b` % 2 = 0").row(Twice, schema="id long", name="twice")
+    twice.shuffle(instances=3).batch(same, schema="id long", name="same").sink("kept", format="noop")
+    told = []
+    found = profile_flow(spark, flow.dataflow(), options=LITTLE, told=lambda name, point: told.append((name, point.threads)))
+    assert told == [("twice", 1), ("twice", 2), ("same", 1), ("same", 2)]
+    assert found.edges == {"measured": {("rows", "twice"): 0.5, ("twice", "same"): 2.0, ("same", "kept"): 1.0}}
+    for name, curve in found.curves.items():
+        assert (curve.name, curve.slots, [point.threads for point in curve.points]) == (name, 2, [1, 2])
+        assert curve.points[0].cpu_row_s > 0.0
+        assert curve.longest_row_s > 0.0
+        assert curve.memory_mib > 10.0
+    plan = plan_on_spark(flow.dataflow(), type(found)(EngineCosts(2), found.curves, found.edges), slots=2)
+    assert plan.stages[-1].rows_in == {"same": 1.0, "kept": 1.0}
+    assert plan.peak_rate > 0.0
+
+
+def test_an_operator_that_no_row_reaches_cannot_be_measured(spark):
+    flow = evenly.Flow("none")
+    flow.source("rows", function=lambda session: session.range(50)).where("id < 0").batch(
+        same, schema="id long", name="same"
+    ).sink("kept", format="noop")
+    with pytest.raises(InvalidModel, match=r"no row of a sample of 20 reaches 'same'.*\(--rows\)"):
+        profile_flow(spark, flow.dataflow(), options=LITTLE)
+    state = evenly.Flow("state")
+    stream = state.source("rows", function=lambda session: session.range(50))
+    stream.by_key("id").state(lambda placed: placed, name="held").sink("kept", format="noop")
+    with pytest.raises(InvalidDataflow, match=r"'held' has state.*profile these"):
+        profile_flow(spark, state.dataflow(), options=LITTLE)
+
+
+def test_batches_of_a_known_size_are_timed(spark):
+    with scratch(spark, None) as base:
+        options = prepare(spark, f"{base}/in", rows=10, batches=2, slots=2)
+        flow = evenly.Flow("timed")
+        source = flow.source("rows", format="parquet", path=f"{base}/in", schema=SCHEMA, options=options)
+        source.batch(same, schema="id long", name="same").sink("kept", format="noop", options={"mode": "append"})
+        watch = evenly.FlowWatch()
+        seconds = batch_seconds(spark, flow.dataflow(), f"{base}/checkpoint", watch)
+        assert [batch.operators["same"].rows_in for batch in watch.batches] == [10, 10]
+        assert len(seconds) == 2
+        assert all(batch.seconds <= took_s for batch, took_s in zip(watch.batches, seconds, strict=True))
+        folder = base.removeprefix("file://")
+        assert spark.read.parquet(f"{base}/in").count() == 20
+    assert not spark._jvm.java.io.File(folder).exists()
