@@ -48,7 +48,7 @@ def test_it_says_what_a_dataflow_becomes(monkeypatch, capsys, flow):
     [
         ((), "give --checkpoint FOLDER to run a streaming query, or --batch"),
         (("--batch", "--checkpoint", "x"), "give --checkpoint FOLDER"),
-        (("--batch", "--until-read"), "--until-read and --trigger are for a streaming query"),
+        (("--batch", "--until-read"), "--until-read is for a streaming query: leave --batch out"),
         (("--checkpoint", "x", "--until-read", "--trigger", "1"), "leave --trigger out"),
         (("--checkpoint", "x", "--trigger", "0"), "--trigger must be seconds, above 0"),
         (("--batch", "--conf", "spark.x"), "--conf must be name=value"),

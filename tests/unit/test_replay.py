@@ -147,6 +147,15 @@ def test_an_offset_is_kept_as_plain_data_without_loss():
     assert all(isinstance(value, int | str) for value in offered.to_dict().values())
 
 
+def test_how_long_rows_waited_is_known_without_looking_at_them():
+    end = Offered(1_000, from_row=100, from_us=5_000_000, rate=50.0)
+    found = end.completion(200, 100.0)
+    waited = np.array([100.0 - end.arrived_us(row) / 1e6 for row in range(200, 1_000)])
+    assert found.rows == 800
+    assert [found.mean_s, found.p50_s, found.p99_s] == pytest.approx([waited.mean(), *np.percentile(waited, [50, 99])])
+    assert end.completion(1_000, 100.0) is None
+
+
 def test_a_pace_is_written_and_read(tmp_path):
     Pace(12.5, 4).write(tmp_path / "pace.json")
     assert Pace.read(tmp_path / "pace.json") == Pace(12.5, 4)

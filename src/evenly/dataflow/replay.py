@@ -14,10 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from evenly.errors import InvalidParameter
+from evenly.dataflow.graph import Operator
+from evenly.dataflow.reports import Completion
+from evenly.errors import InvalidDataflow, InvalidParameter
 from evenly.files import write_whole
 
 MICROS = 1_000_000
+_OPTIONS = ("rate", "loop", "most_rows", "numPartitions")
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,18 @@ class Offered:
     def had_arrived(self, now_us: int) -> int:
         """How many rows had arrived by then, those of before included."""
         return self.from_row + max(0, math.floor((now_us - self.from_us) * self.rate / MICROS))
+
+    def completion(self, begin: int, ended_s: float) -> Completion | None:
+        """How long the rows from number `begin` on had waited at `ended_s`; None if there are none. Rows need not be looked at:
+        they arrive one like the other."""
+        rows = self.row - begin
+        if rows <= 0:
+            return None
+
+        def waited_s(part: float) -> float:
+            return ended_s - self.from_us / MICROS - (begin + part * (rows - 1) - self.from_row + 1) / self.rate
+
+        return Completion(rows, waited_s(0.5), waited_s(0.5), waited_s(0.01))  # who came first has waited longest
 
 
 @dataclass(frozen=True)
@@ -110,3 +125,33 @@ class ReplayClock:
         if all_now:  # this moment's stamp
             return Offered(row, start.row, now_us - 1, float(MICROS) * (row - start.row), self._files)
         return Offered(row, begun.from_row, begun.from_us, begun.rate, self._files)
+
+
+def replay_options(one: Operator, *, paced: bool = True) -> dict[str, str]:
+    """The options of a replay, if they can be meant; `paced`: a rate must be among them."""
+    options = dict(one.options)
+    if not one.path:
+        raise InvalidDataflow("a replay needs the `path` of Parquet files")
+    for name in options:
+        if name not in _OPTIONS:
+            raise InvalidDataflow(f"a replay has no option {name!r}: it may have {', '.join(_OPTIONS)}")
+    if options.setdefault("loop", "false") not in ("true", "false"):
+        raise InvalidDataflow(f"the option `loop` of a replay must be true or false, got {options['loop']!r}")
+    for name in ("most_rows", "numPartitions"):
+        if name in options and not (options[name].isdecimal() and int(options[name]) >= 1):
+            raise InvalidDataflow(f"the option `{name}` of a replay must be a whole number from 1 on, got {options[name]!r}")
+    if "rate" in options:
+        try:
+            pace_of(options)
+        except ValueError as error:
+            raise InvalidDataflow(
+                f"the option `rate` of a replay must be rows per second, above 0, got {options['rate']!r}"
+            ) from error
+    elif paced:
+        raise InvalidDataflow("a replay needs the option `rate`, in rows per second")
+    return options
+
+
+def pace_of(options: Mapping[str, str]) -> Pace:
+    """How the options of a replay say that it goes on."""
+    return Pace(float(options["rate"]), int(options["most_rows"]) if options.get("most_rows") else None)

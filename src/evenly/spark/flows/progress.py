@@ -51,11 +51,12 @@ def ended(progress: Any) -> Ended | None:
         return None
     began_s = datetime.fromisoformat(progress.timestamp).timestamp()
     whole_s = took_ms["triggerExecution"] / 1e3
-    completion = _completion((progress.observedMetrics or {}).get(_NAME), began_s + whole_s)
     begin, end = _offsets(progress)
-    # Spark's own number counts rows that are read twice twice; a replay's offsets tell.
-    rows = int(progress.numInputRows) if end is None else end.row - begin.row
-    return Ended(int(progress.batchId), rows, began_s, whole_s, completion, None if end is None else end.rate)
+    if end is None:  # Spark counts rows that are read twice twice
+        completion = _completion((progress.observedMetrics or {}).get(_NAME), began_s + whole_s)
+        return Ended(int(progress.batchId), int(progress.numInputRows), began_s, whole_s, completion)
+    completion = end.completion(begin.row, began_s + whole_s)
+    return Ended(int(progress.batchId), end.row - begin.row, began_s, whole_s, completion, end.rate)
 
 
 def _offsets(progress: Any) -> tuple[Offered, Offered] | tuple[Offered, None]:

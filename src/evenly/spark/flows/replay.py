@@ -20,7 +20,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructField, StructType, TimestampType
 
 from evenly.dataflow.graph import Operator
-from evenly.dataflow.replay import Offered, Pace, ReplayClock
+from evenly.dataflow.replay import Offered, Pace, ReplayClock, pace_of, replay_options
 from evenly.errors import CheckpointMismatch, InvalidDataflow
 from evenly.spark.features import Feature, require
 from evenly.spark.python_workers import check_python
@@ -29,17 +29,11 @@ from evenly.worker.replaying import ReplayedFiles, Span, replayed
 FORMAT = "evenly_replay"
 ARRIVED = "arrived"
 """The column of the arrival, unless the source names another by `arrival`."""
-_OPTIONS = ("rate", "loop", "most_rows", "numPartitions")
 
 
 def replay(spark: SparkSession, one: Operator, *, streaming: bool, pace: Path | None = None) -> DataFrame:
     """The rows of Parquet files as a stream that offers them at a rate; as a batch all of them, which have arrived now."""
-    for name in one.options:
-        if name not in _OPTIONS:
-            raise InvalidDataflow(f"a replay has no option {name!r}: it may have {', '.join(_OPTIONS)}")
-    if not one.path:
-        raise InvalidDataflow("a replay needs the `path` of Parquet files")
-    options = {**checked(one), "path": one.path, "arrival": one.arrival or ARRIVED}
+    options = {**replay_options(one), "path": one.path, "arrival": one.arrival or ARRIVED}
     found = spark.read.parquet(one.path)
     if options["arrival"].lower() in (name.lower() for name in found.columns):
         raise InvalidDataflow(
@@ -57,25 +51,6 @@ def replay(spark: SparkSession, one: Operator, *, streaming: bool, pace: Path | 
     nullable = [StructField(it.name, it.dataType) for it in found.schema.fields]
     schema = StructType([*nullable, StructField(options["arrival"], TimestampType())])
     return spark.readStream.format(FORMAT).options(**options).schema(schema).load()
-
-
-def checked(one: Operator) -> dict[str, str]:
-    """The options of a replay, if they can be meant."""
-    options = dict(one.options)
-    if "rate" not in options:
-        raise InvalidDataflow("a replay needs the option `rate`, in rows per second")
-    if options.setdefault("loop", "false") not in ("true", "false"):
-        raise InvalidDataflow(f"the option `loop` of a replay must be true or false, got {options['loop']!r}")
-    for name in ("most_rows", "numPartitions"):
-        if name in options and not (options[name].isdecimal() and int(options[name]) >= 1):
-            raise InvalidDataflow(f"the option `{name}` of a replay must be a whole number from 1 on, got {options[name]!r}")
-    try:
-        pace_of(options)
-    except ValueError as error:
-        raise InvalidDataflow(
-            f"the option `rate` of a replay must be rows per second, above 0, got {options['rate']!r}"
-        ) from error
-    return options
 
 
 class Replay(DataSource):
@@ -161,8 +136,3 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         path = Path(self._options["pace"])
         if path.exists():
             clock.set_pace(Pace.read(path))
-
-
-def pace_of(options: dict[str, str]) -> Pace:
-    """How the options of a replay say that it goes on."""
-    return Pace(float(options["rate"]), int(options["most_rows"]) if options.get("most_rows") else None)

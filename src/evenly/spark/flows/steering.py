@@ -10,12 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from evenly.dataflow.graph import Dataflow, Operator
-from evenly.dataflow.replay import Pace
+from evenly.dataflow.replay import Pace, pace_of
 from evenly.dataflow.tuning import Tuning
 from evenly.planning.micro_batches import SparkPlan
 from evenly.planning.micro_batches.settings import source_on_spark
 from evenly.planning.observed.replanning import Replanner
-from evenly.spark.flows.replay import pace_of
 from evenly.spark.flows.watch import FlowWatch
 
 _LOG = logging.getLogger(__name__)
@@ -44,9 +43,8 @@ class Steering:
             folder = tempfile.mkdtemp(prefix="evenly-pace-")
             weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
             self.pace_file = Path(folder) / "pace.json"
-            if "rate" in source.options:
-                self.pace = pace_of(dict(source.options))
-                self._keep_pace()
+            self.pace = pace_of(source.options)
+            self._keep_pace()
         self._replanner = None
         if replan and plan is not None:
             tells = self.pace_file is not None

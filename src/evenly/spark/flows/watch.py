@@ -49,6 +49,7 @@ class FlowWatch:
         self._ended: Callable[[bool], Sequence[Ended]] | None = None
         self._missed: set[int] = set()
         self._asked_s = 0.0
+        self._active: Callable[[], bool] = lambda: False
         self._changes: deque[Event] = deque(maxlen=_CHANGES)
         self._lock = threading.RLock()
         self._trigger_s: float | None = None
@@ -79,10 +80,11 @@ class FlowWatch:
         """Whether batches keep up, what broke if they do not, and each operator beside what a plan says of it."""
         return verdict(self.batches, plan, trigger_s=self._trigger_s if plan is None else plan.trigger_s)
 
-    def begin(self, ended: Callable[[bool], Sequence[Ended]], trigger_s: float | None) -> None:
+    def begin(self, ended: Callable[[bool], Sequence[Ended]], trigger_s: float | None, active: Callable[[], bool]) -> None:
         """A query has started, which can be asked what Spark tells of its last batch (True: of all recent ones)."""
         with self._lock:
-            self._ended, self._trigger_s = ended, trigger_s
+            self._hear(final=True)  # of the query before
+            self._ended, self._trigger_s, self._active = ended, trigger_s, active
 
     def take(self, number: int | None, seconds: float, reports: list[WorkerReport]) -> None:
         """A batch has been written."""
@@ -104,7 +106,7 @@ class FlowWatch:
             if recent:
                 # All recent batches are many calls of the JVM: not for a look at one that still runs.
                 now_s = time.monotonic()
-                if not final and len(missing) == 1 and now_s < self._asked_s + _AGAIN_S:
+                if not final and len(missing) == 1 and now_s < self._asked_s + _AGAIN_S and self._active():
                     return
                 self._asked_s = now_s
             for told in self._ended(recent):
