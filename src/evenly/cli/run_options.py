@@ -11,6 +11,7 @@ from evenly.dataflow.ends import REPLAY, check_ends
 from evenly.dataflow.files import read_dataflow
 from evenly.dataflow.functions import check_functions
 from evenly.dataflow.graph import Dataflow
+from evenly.dataflow.replay import pace_of
 from evenly.dataflow.stages import only_source, stages_of
 from evenly.errors import InvalidParameter
 from evenly.planning.micro_batches import SparkPlan, plan_on_spark
@@ -66,11 +67,9 @@ class RunOptions:
             "--until-unstable": self.until_unstable,
             "--seconds": self.seconds is not None,
         }
-        if self.batch and any(stream.values()):
-            given = ", ".join(name for name, is_given in stream.items() if is_given)
-            raise InvalidParameter(
-                f"--until-read and --trigger are for a streaming query: leave --batch out, or leave out {given}"
-            )
+        if self.batch and (given := [name for name, it in stream.items() if it]):
+            verb = "are" if len(given) > 1 else "is"
+            raise InvalidParameter(f"{' and '.join(given)} {verb} for a streaming query: leave --batch out")
         if self.until_read and self.trigger is not None:
             raise InvalidParameter("--until-read reads all that is there, without waiting: leave --trigger out")
         if self.until_read and self.until_unstable:
@@ -115,7 +114,7 @@ class RunOptions:
             return None
         rate, source = self.rate, only_source(flow)
         if rate is None and "rate" in source.options:
-            rate = float(source.options["rate"])
+            rate = pace_of(source.options).rate
         if rate is None and not self.until_unstable:
             raise InvalidParameter("a plan is for a rate: give --rate, in rows per second")
         found = read_spark_models(self.models)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from evenly.dataflow.graph import Dataflow, Operator
+from evenly.dataflow.replay import replay_options
+from evenly.errors import InvalidDataflow
 
 FILES = ("parquet", "orc", "json", "csv", "avro", "text", "xml")
 """Formats that are folders: of a stream each batch has a folder of its own in them, which is written anew if the batch is."""
@@ -28,6 +30,7 @@ def check_ends(flow: Dataflow, *, exactly_once: bool = False) -> None:
 
     It is asked by `exactly_once` of the sink, or for all sinks by the argument.
     """
+    check_replays(flow, paced=False)
     for one in flow.operators:
         if one.kind in ("source", "sink"):
             _check(flow, one)
@@ -39,6 +42,16 @@ def check_ends(flow: Dataflow, *, exactly_once: bool = False) -> None:
                 "read from files or Kafka, or leave exactly_once out",
                 one,
             )
+
+
+def check_replays(flow: Dataflow, *, paced: bool = True) -> None:
+    """Refuse a replay whose options cannot be meant; `paced`: one without a rate too."""
+    for one in flow.operators:
+        if one.kind == "source" and one.format == REPLAY:
+            try:
+                replay_options(one, paced=paced)
+            except InvalidDataflow as error:
+                raise flow.error(f"the source {one.name!r}: {error}", one) from error
 
 
 def _wanted(flow: Dataflow, exactly_once: bool) -> bool:  # noqa: FBT001 - of this module

@@ -27,7 +27,6 @@ from evenly.spark.flows.ends import StreamBatch, check_columns, kept_of, read, s
 from evenly.spark.flows.frames import Frames, called_frame, default_instances
 from evenly.spark.flows.owning import claim, name_of_query
 from evenly.spark.flows.progress import Ended, ended, with_arrivals
-from evenly.spark.flows.replay import ARRIVED
 from evenly.spark.flows.steering import Steering, capped
 from evenly.spark.flows.watch import FlowWatch, OfCosts, Reports
 from evenly.spark.streaming.query_settings import QuerySettings, Trigger
@@ -84,9 +83,8 @@ class Streaming:
         self._settings = QuerySettings.checked(self._rows, asked.checkpoint, trigger, asked.query_name)
         self._batches: dict[str, CostBatches] = {}
         self._query = ""
-        arrival = self._source.arrival or (ARRIVED if self._source.format == REPLAY else "")
-        if self._watch is not None and arrival:
-            self._rows = with_arrivals(self._rows, arrival)
+        if self._watch is not None and self._source.arrival and self._source.format != REPLAY:  # whose offsets tell
+            self._rows = with_arrivals(self._rows, self._source.arrival)
 
     def start(self) -> RunningQuery:
         """The query, started."""
@@ -123,7 +121,7 @@ class Streaming:
             return [found for one in heard if one is not None and (found := ended(one)) is not None]
 
         if self._watch is not None:
-            self._watch.begin(told, seconds_of(self._settings.trigger))
+            self._watch.begin(told, seconds_of(self._settings.trigger), lambda: query.isActive)
         return query
 
     def _claim_folders(self) -> None:
