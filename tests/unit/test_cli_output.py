@@ -5,16 +5,21 @@ from __future__ import annotations
 import errno
 import io
 import sys
+from dataclasses import replace
 
 import pytest
 
 import event_logs as made
 from command import run, told
 from evenly.cli import output
+from evenly.cli.diagnose import _LOG_HEADINGS, _STAGE, _log_line
 from evenly.cli.main import COMMANDS, command_line
+from evenly.diagnosis.causes import diagnose_stage
+from evenly.diagnosis.findings import Cause, Repeated
 from evenly.errors import UnwritableFile
 from evenly.files import write_whole
 from evenly.report.page import rendered
+from past_stages import stage
 
 
 @pytest.fixture(params=[40, 80])
@@ -131,3 +136,13 @@ def test_a_file_that_cannot_be_written_is_an_error_of_ours(tmp_path):
     with pytest.raises(UnwritableFile, match="cannot be written"):
         write_whole(tmp_path, "text")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_table_of_stages_fits_80_columns_whatever_the_cause(monkeypatch, capsys):
+    monkeypatch.setattr(output.results, "_width", 80)
+    found = diagnose_stage(stage([60_000] * 17, [20_000] * 17, slots=4))
+    lines = [_log_line(Repeated(replace(found, cause=cause), 1, 99.9)) for cause in Cause]
+    output.print_table(_LOG_HEADINGS, lines, left=(0, len(_LOG_HEADINGS) - 1), folded=0, folded_at_least=_STAGE)
+    out = capsys.readouterr().out
+    assert max(map(len, out.splitlines())) <= 80
+    assert all(part in out for cause in Cause for part in cause.value.split())

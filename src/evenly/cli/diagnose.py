@@ -27,6 +27,8 @@ from evenly.files import write_whole
 from evenly.report.diagnosis_page import checkpoint_page, keys_page, log_page
 
 _LOG_HEADINGS = ("stage", "tasks", "s", "max s", "med s", "λ time", "λ rows", "saved", "cause")
+_STAGE = 12
+"""So wide is a stage's name at least: all else must be whole in 80 columns."""
 _EXPLAINED = (
     "s: how long the stage took; max, med: its longest and its median task; λ = (max / mean - 1) · 100 % of the tasks' times "
     "and rows; saved: the seconds that the stage would have saved at best, of its tasks' own work."
@@ -192,7 +194,7 @@ def _log_line(one: Repeated) -> tuple[str, ...]:
         f"{stage.time_imbalance_pct:.0f} %",
         f"{stage.rows_imbalance_pct:.0f} %",
         f"{one.saved_s:,.1f}",
-        one.worst.cause.value,
+        "\n".join(one.worst.cause.value.rsplit(" ", 1)),  # the line is two lines high in any case
     )
 
 
@@ -218,7 +220,7 @@ def _state_table(diagnosis: CheckpointDiagnosis) -> list[tuple[str, ...]]:
 
 def _print_table(table: Sequence[Sequence[str]]) -> None:
     """A table whose first row has the headings; its first column takes more lines where it is long."""
-    print_table(table[0], table[1:], left=(0, len(table[0]) - 1), folded=0)
+    print_table(table[0], table[1:], left=(0, len(table[0]) - 1), folded=0, folded_at_least=_STAGE)
 
 
 def _print_keys(source: str, diagnosis: KeysDiagnosis, table: Sequence[Sequence[str]], page: Path | None) -> None:

@@ -26,7 +26,7 @@ from rich.text import Text
 
 import evenly
 
-_ENOUGH, _FOLDED_AT_LEAST = 10_000, 16
+_ENOUGH = 10_000
 results = Console(highlight=False, markup=False)
 beside = Console(stderr=True, highlight=False, markup=False)
 """Text is printed as it is: names, paths and messages may have square brackets, which `rich` would take for its markup."""
@@ -64,10 +64,11 @@ def print_table(
     *,
     left: Collection[int] = (0,),
     folded: int | None = None,
+    folded_at_least: int = 16,
     section: Callable[[Sequence[str]], object] = lambda _: None,
 ) -> None:
-    """Lines of text, a result. The columns `left` begin at the left, the column `folded` takes more lines where it is long,
-    and there is space between lines for which `section` is not the same.
+    """Lines of text, a result. The columns `left` begin at the left, the column `folded` takes more lines where it is long
+    (but stays `folded_at_least` wide), and there is space between lines for which `section` is not the same.
     """
     lines = [[cell.translate(_HARMLESS) for cell in line] for line in lines]
     table = Table(box=box.SIMPLE, padding=(0, 1, 0, 0), pad_edge=False)
@@ -80,7 +81,7 @@ def print_table(
         table.add_row(*line)
         previous = section(line)
     # A terminal that is too narrow breaks the lines: a number that is cut off would be read as another one.
-    least = _width(table) - (0 if folded is None else max(0, _longest(headings, lines, folded) - _FOLDED_AT_LEAST))
+    least = _width(table) - (0 if folded is None else max(0, _longest(headings, lines, folded) - folded_at_least))
     if least > results.width:
         table.width = least
     results.print(table, crop=False)

@@ -91,7 +91,8 @@ def _described(flow: Dataflow | Flow | str | os.PathLike[str]) -> Dataflow:
         return flow
     if isinstance(flow, (str, os.PathLike)):
         return read_dataflow(flow)
-    raise InvalidParameter(f"flow must be a Dataflow, a Flow or the path of a YAML file, got {flow!r}")
+    got = flow.__name__ if isinstance(flow, type) else f"a {type(flow).__name__}"
+    raise InvalidParameter(f"flow must be a Dataflow, a Flow or the path of a YAML file, got {got}")
 
 
 def _run_once(
