@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from evenly.spark.costs.watch import CostWatch
     from evenly.spark.diagnosis import diagnose_checkpoint, diagnose_keys
     from evenly.spark.flows.run import run
+    from evenly.spark.flows.unstable import find_peak
     from evenly.spark.flows.watch import FlowWatch
     from evenly.spark.java import provide_java
     from evenly.spark.keyed.aggregate_by_key import aggregate_by_key
@@ -69,6 +70,7 @@ __all__ = [
     "diagnose_checkpoint",
     "diagnose_keys",
     "failed_rows",
+    "find_peak",
     "good_rows",
     "learn_mapping",
     "local_session",
@@ -116,6 +118,7 @@ _ON_SPARK = {
     "learn_mapping": "evenly.spark.keyed.learning",
     "provide_java": "evenly.spark.java",
     "placed_rows": "evenly.spark.placing.placed_rows",
+    "find_peak": "evenly.spark.flows.unstable",
     "recommend_cost_key": "evenly.spark.costs.candidates",
     "run": "evenly.spark.flows.run",
     "send": "evenly.spark.sending.send",

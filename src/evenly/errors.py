@@ -115,6 +115,10 @@ class ImmovableState(EvenlyError, ValueError):
     """State that cannot be moved to another mapping. Nothing was changed."""
 
 
+class DidNotEnd(EvenlyError, TimeoutError):
+    """What was waited for did not come about in time."""
+
+
 class WaitsForItself(EvenlyError, RuntimeError):
     """A query that is asked, by its own sink or `build`, for what would wait for the end of that sink or `build`."""
 

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from time import perf_counter
+from time import monotonic, perf_counter
 from typing import Annotated, Any
 
 import typer
 
-from evenly.cli.options import Json, session_settings, wanted_names
-from evenly.cli.output import note, print_json, print_table, say
-from evenly.dataflow.files import read_dataflow
-from evenly.dataflow.reports import Measured
-from evenly.dataflow.stages import Stage, stages_of
-from evenly.errors import InvalidParameter, MissingDependency
+from evenly.cli.options import Json, wanted_names
+from evenly.cli.output import note, print_json, say
+from evenly.cli.run_options import RunOptions
+from evenly.cli.run_output import batch_line, print_run, run_results, trial_line
+from evenly.dataflow.graph import Dataflow
+from evenly.dataflow.job_script import job_script, submit_command
+from evenly.dataflow.shown import shown
+from evenly.errors import MissingDependency
+from evenly.files import write_whole
+from evenly.planning.micro_batches import SparkPlan
+from evenly.planning.observed.peak import Peak
+from evenly.report.run_page import run_page
 
-_HEADINGS = ("operator", "rows in", "rows out", "ms a row", "busy s", "λ % of the last batch")
+_LOOK_S = 0.5
 
 
 def run_command(
@@ -29,115 +36,169 @@ def run_command(
         bool, typer.Option("--until-read", help="End the query when all that is there now has been read.")
     ] = False,
     trigger: Annotated[float | None, typer.Option(help="Seconds between micro-batches; else one after the other.")] = None,
+    rate: Annotated[float | None, typer.Option(help="Rows/s: of a replay, and what a plan is for.")] = None,
+    plan: Annotated[bool, typer.Option("--plan", help="Run it as planned for --rate, and compare.")] = False,
+    models: Annotated[Path | None, typer.Option(help="What was measured on Spark, for --plan.")] = None,
+    slots: Annotated[int | None, typer.Option(help="Tasks at a time, on this machine and in the plan.")] = None,
+    seconds: Annotated[float | None, typer.Option(help="End the query after so many seconds.")] = None,
+    until_unstable: Annotated[
+        bool, typer.Option("--until-unstable", help="Replay faster and faster, and find the highest rate that holds.")
+    ] = False,
+    replan: Annotated[bool, typer.Option("--replan", help="Plan again while it runs, from what batches show.")] = False,
+    progress: Annotated[bool, typer.Option("--progress", help="A line for every batch, on standard error.")] = False,
+    each_instance: Annotated[
+        bool, typer.Option("--each-instance", help="With --json: every instance of the last batch, too.")
+    ] = False,
+    page: Annotated[Path | None, typer.Option(help="Where to write a page: planned, predicted and observed.")] = None,
     master: Annotated[str | None, typer.Option(help="Spark's master, such as spark://host:7077; else this machine.")] = None,
     conf: Annotated[list[str] | None, typer.Option(help="A setting of Spark, name=value; may be repeated.")] = None,
-    show: Annotated[bool, typer.Option("--show", help="Only say what it becomes on Spark.")] = False,
+    exactly_once: Annotated[
+        bool, typer.Option("--exactly-once", help="Refuse sinks that may get a row twice when a batch is run again.")
+    ] = False,
+    show: Annotated[bool, typer.Option("--show", help="Only say what each stage and edge becomes on Spark.")] = False,
+    submit: Annotated[
+        Path | None, typer.Option(help="Only write a script that runs it so under spark-submit, to this file (.py).")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Run a dataflow on Spark: as a streaming query, or once over tables.
 
     Its functions are looked for where the command is run, too. A query ends with Ctrl-C and goes on when it is started again.
-    Under spark-submit the master and settings are those that it gives.
 
     Try: evenly run flow.yaml --batch
     """
-    if batch == (checkpoint is not None) and not show:
-        raise InvalidParameter("give --checkpoint FOLDER to run a streaming query, or --batch to run once")
-    if batch and (until_read or trigger is not None):
-        raise InvalidParameter("--until-read and --trigger are for a streaming query: leave --batch out")
-    if until_read and trigger is not None:
-        raise InvalidParameter("--until-read reads all that is there, without waiting: leave --trigger out")
-    if trigger is not None and not 0.0 < trigger < 86_400.0:
-        raise InvalidParameter(f"--trigger must be seconds, above 0 and below a day, got {trigger}")
-    settings = session_settings(conf or [], master)
+    wanted = RunOptions(
+        dataflow=dataflow,
+        checkpoint=checkpoint,
+        batch=batch,
+        until_read=until_read,
+        trigger=trigger,
+        rate=rate,
+        plan=plan,
+        models=models,
+        slots=slots,
+        seconds=seconds,
+        until_unstable=until_unstable,
+        replan=replan,
+        page=page,
+        master=master,
+        conf=conf or [],
+        exactly_once=exactly_once,
+        show=show,
+        submit=submit,
+    )
+    wanted.check()
     wanted_names([])  # functions that are beside the file's user
-    flow = read_dataflow(dataflow)
+    flow = wanted.flow()  # what is wrong is said before Spark starts
     if show:
-        for stage in stages_of(flow):
-            say(_told(stage))
+        for line in shown(flow):
+            say(line)
         return
+    if submit is not None:
+        write_whole(submit, job_script(flow, checkpoint, wanted.query_trigger(), exactly_once=exactly_once))
+        note(f"{submit} runs it: {submit_command(flow, submit)}")
+        return
+    planned = wanted.planned(flow)
+    spark = _session(flow, wanted, planned)
+    # Imported here, so that `evenly run --help` needs no Spark.
+    from evenly.spark.flows.watch import FlowWatch  # noqa: PLC0415
+
+    begun, watch, peak = perf_counter(), FlowWatch(), None
+    try:
+        if until_unstable:
+            peak = _peak(flow, wanted, spark, planned, watch)
+        else:
+            _run(flow, wanted, spark, planned, watch, progress=progress)
+    finally:
+        watch.batches  # noqa: B018 - what Spark tells of the last one, while it still can
+        spark.stop()
+    verdict = None if batch else watch.verdict(planned)
+    if page is not None:
+        write_whole(page, run_page(flow.name, watch.batches, verdict, watch.changes, peak))
+    if json:
+        parameters = {"dataflow": str(dataflow), "checkpoint": checkpoint, "batch": batch, "rate": rate, "plan": plan}
+        instances = watch.instances if each_instance else {}
+        print_json("run", parameters, run_results(watch.batches, verdict, watch.changes, peak, instances))
+    else:
+        done = f"{len(watch.batches)} batches" if len(watch.batches) != 1 else "1 batch"
+        say((f"{flow.name}", "bold"), f": done after {perf_counter() - begun:.1f} s, {done}")
+        print_run(watch.batches, verdict, watch.changes, peak)
+
+
+def _session(flow: Dataflow, wanted: RunOptions, plan: SparkPlan | None) -> Any:
+    """Where it runs: on a cluster, or on this machine with the slots that are asked for or planned."""
     if find_spec("pyspark") is None:
         raise MissingDependency("evenly run needs PySpark: pip install 'evenly[spark]'")
-    # Imported here, so that `evenly run --help` needs no Spark.
+    from evenly.spark.session import cluster_session, local_session  # noqa: PLC0415
+
+    settings = wanted.settings(flow)
+    if settings.get("spark.master", "local").partition("[")[0] != "local":
+        return cluster_session(flow.name, settings)
+    slots = wanted.slots or (plan.slots if plan is not None and wanted.master is None else None)
+    return local_session(flow.name, slots=slots, settings=settings)
+
+
+def _run(flow: Dataflow, wanted: RunOptions, spark: Any, plan: SparkPlan | None, watch: Any, *, progress: bool) -> None:
     from evenly.spark.flows.run import run  # noqa: PLC0415
-    from evenly.spark.flows.watch import FlowWatch  # noqa: PLC0415
-    from evenly.spark.session import local_session  # noqa: PLC0415
 
-    stages_of(flow)  # what is wrong is said before Spark starts
-    spark = local_session(flow.name, settings=settings)
-    begun, watch = perf_counter(), FlowWatch()
+    query = run(
+        flow,
+        spark=spark,
+        checkpoint=wanted.checkpoint,
+        trigger=wanted.query_trigger(),
+        watch=watch,
+        exactly_once=wanted.exactly_once,
+        plan=plan,
+        replan=wanted.replan,
+    )
+    if query is not None:
+        note(f"{flow.name} runs as a streaming query; Ctrl-C ends it")
+        _await(query, wanted.seconds, _Lines(watch, plan).look if progress else lambda: None)
+
+
+def _peak(flow: Dataflow, wanted: RunOptions, spark: Any, plan: SparkPlan | None, watch: Any) -> Peak:
+    from evenly.spark.flows.unstable import find_peak  # noqa: PLC0415
+
+    return find_peak(
+        flow,
+        checkpoint=wanted.checkpoint or "",
+        spark=spark,
+        plan=plan,
+        trigger_s=wanted.trigger,
+        first_rate=wanted.rate if plan is None else None,
+        watch=watch,
+        tell=lambda trial: note(trial_line(trial)),
+    )
+
+
+class _Lines:
+    """A line for every batch that has ended for good, planned beside observed, and for every change."""
+
+    def __init__(self, watch: Any, plan: SparkPlan | None) -> None:
+        self._watch, self._plan = watch, plan
+        self._last, self._changes = -1, 0
+
+    def look(self) -> None:
+        for batch in self._watch.batches:
+            if batch.whole_s is not None and batch.number > self._last:
+                self._last = batch.number
+                note(batch_line(batch, self._plan))
+        changes = self._watch.changes
+        for change in changes[self._changes :]:
+            note(str(change))
+        self._changes = len(changes)
+
+
+def _await(query: Any, seconds: float | None, look: Callable[[], None]) -> None:
+    from evenly.spark.flows.stopping import stop_between_batches  # noqa: PLC0415
+
+    until = None if seconds is None else monotonic() + seconds
     try:
-        wanted = _trigger(trigger, until_read=until_read)
-        query = run(flow, spark=spark, checkpoint=checkpoint, trigger=wanted, watch=watch)
-        if query is not None:
-            note(f"{flow.name} runs as a streaming query; Ctrl-C ends it")
-            _await(query)
-    finally:
-        spark.stop()
-    rows = [_row(batch.number, it) for batch in watch.batches for it in batch.operators.values()]
-    if json:
-        print_json("run", {"dataflow": str(dataflow), "checkpoint": checkpoint, "batch": batch}, rows)
-    else:
-        say((f"{flow.name}", "bold"), f": done after {perf_counter() - begun:.1f} s, {_batches(len(watch.batches))}")
-        _print(rows)
-
-
-def _batches(count: int) -> str:
-    return "1 batch" if count == 1 else f"{count} batches"
-
-
-def _row(number: int | None, it: Measured) -> dict[str, object]:
-    return {
-        "batch": number,
-        "operator": it.operator,
-        "rows_in": it.rows_in,
-        "rows_out": it.rows_out,
-        "busy_s": it.busy_s,
-        "call_ms": it.call_ms,
-        "instances": it.instances,
-        "imbalance_pct_time": it.imbalance_pct,
-    }
-
-
-def _print(rows: list[dict[str, Any]]) -> None:
-    """Operators over all batches that were kept; λ of the last."""
-    lines = []
-    for name in dict.fromkeys(row["operator"] for row in rows):
-        found = [row for row in rows if row["operator"] == name]
-        entered, left, busy_s = (sum(row[field] for row in found) for field in ("rows_in", "rows_out", "busy_s"))
-        each = f"{1e3 * busy_s / entered:.3g}" if entered else ""
-        lines.append((name, f"{entered:,}", f"{left:,}", each, f"{busy_s:.1f}", f"{found[-1]['imbalance_pct_time']:.1f}"))
-    if lines:
-        print_table(_HEADINGS, lines)
-
-
-def _await(query: Any) -> None:
-    try:
-        query.awaitTermination()
+        while not query.awaitTermination(_LOOK_S):
+            look()
+            if until is not None and monotonic() > until:
+                stop_between_batches(query)
+                break
+        look()
     except KeyboardInterrupt:
         query.stop()
-
-
-def _trigger(seconds: float | None, *, until_read: bool) -> dict[str, Any] | None:
-    if until_read:
-        return {"availableNow": True}
-    return None if seconds is None else {"processingTime": f"{seconds:g} seconds"}
-
-
-def _told(stage: Stage) -> str:
-    """A stage in a line: what it is on Spark, and where its rows come from."""
-    what = {
-        "source": "read",
-        "worker": "one Python worker",
-        "cost": "apply_by_cost",
-        "frame": "Spark",
-        "state": "stream_by_key",
-        "sink": "written",
-    }[stage.kind]
-    ways = []
-    for edge in stage.inputs:
-        by = f" by {', '.join(edge.columns)}" if edge.columns else ""
-        on = f" on {edge.instances} instances" if edge.instances else ""
-        only = f" where {edge.where}" if edge.where else ""
-        ways.append(f"{edge.start} ({edge.grouping}{by}{on}{only})")
-    return f"{' + '.join(stage.operators)}: {what}" + (f", from {', '.join(ways)}" if ways else "")

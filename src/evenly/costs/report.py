@@ -38,7 +38,8 @@ class InstanceReport:
     - `ids` (sorted), `counts`, `sums_s`, `squares`: moments of the timed rows of the costliest ids; one timed for 16 counts 16;
     - `rest`: the moments (count, sum, squares) of all other ids together;
     - `columns`: arrays of int64 or float64 by name, as much as the caller wants to carry, or None;
-    - `timed`: rows that were really timed (0: as many as are counted).
+    - `timed`: rows that were really timed (0: as many as are counted);
+    - `cpu_s`, `peak_bytes`: cpu time of the Python worker for the task, and the most memory it has held (None: not told).
     """
 
     instance: int
@@ -57,6 +58,8 @@ class InstanceReport:
     rest: tuple[float, float, float] = (0.0, 0.0, 0.0)
     columns: dict[str, NDArray[Any]] | None = None
     timed: int = 0
+    cpu_s: float | None = None
+    peak_bytes: int | None = None
 
     @property
     def moments(self) -> Moments:
@@ -127,7 +130,7 @@ class InstanceReport:
             arrays[name] = np.frombuffer(buffers, dtype, size, at).astype(dtype.newbyteorder("="))
             at += dtype.itemsize * size
         columns = {name.removeprefix("column "): array for name, array in arrays.items() if name.startswith("column ")}
-        told: dict[str, Any] = {name: header[name] for name in _SCALARS}
+        told: dict[str, Any] = {name: header[name] for name in _SCALARS if name in header}
         told |= {name: arrays[name] for name in ("ids", "counts", "sums_s", "squares")}
         count, cost, square = header["rest"]
         return cls(**told, rest=(count, cost, square), columns=None if header["columns"] is None else columns)
@@ -144,6 +147,8 @@ _SCALARS = (
     "completion_s",
     "errors",
     "timed",
+    "cpu_s",
+    "peak_bytes",
 )
 
 

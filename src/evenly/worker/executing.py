@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 import inspect
 import os
+import resource
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -28,8 +29,9 @@ from evenly.worker.engine import running_task
 from evenly.worker.guarding import Guard, fork_works
 from evenly.worker.letters import ERROR, LETTER, failure, letters_of
 from evenly.worker.limits import alarm_works
+from evenly.worker.many_results import ManyResults
 from evenly.worker.parts import Part
-from evenly.worker.results import Shape
+from evenly.worker.results import Shape, nulls_of
 from evenly.worker.rows import row_class, rows_of
 from evenly.worker.threads import Threads
 
@@ -82,15 +84,24 @@ def settle_worker() -> None:
         gc.freeze()
 
 
+def peak_bytes() -> int:
+    """The most memory that this worker has held."""
+    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
 def _execute(work: Work, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     settle_worker()
     measured = _Measured(work)
     output = work.output()
-    for stretch, made in _run(work, _parts(work, batches, measured)):
-        measured.add(stretch)
-        yield from made
+    try:
+        for stretch, made in _run(work, _parts(work, batches, measured)):
+            measured.add(stretch)
+            yield from made
+    finally:
+        if isinstance(work.calls.function, ManyResults):
+            work.calls.function.close()
     if work.report:
-        nulls = [pa.nulls(1, field.type) for field in output]
+        nulls = [nulls_of(1, field.type) for field in output]
         nulls[-1] = pa.array([measured.report()], pa.binary())
         yield pa.RecordBatch.from_arrays(nulls, schema=output)
 
@@ -249,6 +260,7 @@ class _Measured:
         self._rows = self._errors = 0
         self._busy_s = self._estimated_s = self._completion_s = 0.0
         self._first_s = self._begun_s = self._last_s = 0.0
+        self._cpu_s = time.process_time()
         self._seen = 0
         self._candidates: list[list[I64]] = []
         self._costs_s = np.zeros(work.most_measured if work.candidates else 0)
@@ -296,7 +308,7 @@ class _Measured:
             }
             columns["cost_s"] = self._costs_s[:count]
         context = running_task()
-        return self._meter.report(
+        report = self._meter.report(
             instance=-1 if context is None else context.partitionId(),
             executor=f"{socket.gethostname()}:{os.getppid()}",
             rows=self._rows,
@@ -307,7 +319,8 @@ class _Measured:
             completion_s=self._completion_s,
             errors=self._errors,
             columns=columns,
-        ).to_bytes()
+        )
+        return replace(report, cpu_s=time.process_time() - self._cpu_s, peak_bytes=peak_bytes()).to_bytes()
 
 
 def _of_rows(stretch: Stretch, sizes: I64, timed: I64) -> tuple[I64, F64]:

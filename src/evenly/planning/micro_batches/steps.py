@@ -10,8 +10,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from evenly.dataflow.ends import FILES
 from evenly.dataflow.graph import Dataflow, Edge
-from evenly.dataflow.stages import FILES, Stage, stages_of
+from evenly.dataflow.stages import Stage, stages_of
 
 Way = tuple[str, str]
 """The names of the operators at the two ends of an edge."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
@@ -47,6 +47,14 @@ class CostBatches:
     def __init__(self, stage: CallStage, store: CostStore, model: CostModel, *, called: str) -> None:
         self._stage, self._store, self._model, self._called = stage, store, model, called
         self._memory = BatchMemory(stage.options.instances, model)
+
+    def set_threads(self, threads: int) -> None:
+        """So many calls at once in each task, from the next batch on."""
+        work, options = self._stage.work, self._stage.options
+        if work.calls.threads != threads:
+            call = replace(options.call, threads=threads)
+            calls = replace(work.calls, threads=threads)
+            self._stage = replace(self._stage, work=replace(work, calls=calls), options=replace(options, call=call))
 
     def run(self, df: DataFrame, number: int) -> RanBatch:
         """The function over a batch, measured."""

@@ -1,0 +1,168 @@
+"""A source that offers the rows of Parquet files at a rate: `format: replay`.
+
+It is a data source in Python that hands over Arrow: about as many nanoseconds a row as Spark needs to take it, for a worker
+decodes a row group once and then slices it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructField, StructType, TimestampType
+
+from evenly.dataflow.graph import Operator
+from evenly.dataflow.replay import Offered, Pace, ReplayClock
+from evenly.errors import CheckpointMismatch, InvalidDataflow
+from evenly.spark.features import Feature, require
+from evenly.spark.python_workers import check_python
+from evenly.worker.replaying import ReplayedFiles, Span, replayed
+
+FORMAT = "evenly_replay"
+ARRIVED = "arrived"
+"""The column of the arrival, unless the source names another by `arrival`."""
+_OPTIONS = ("rate", "loop", "most_rows", "numPartitions")
+
+
+def replay(spark: SparkSession, one: Operator, *, streaming: bool, pace: Path | None = None) -> DataFrame:
+    """The rows of Parquet files as a stream that offers them at a rate; as a batch all of them, which have arrived now."""
+    for name in one.options:
+        if name not in _OPTIONS:
+            raise InvalidDataflow(f"a replay has no option {name!r}: it may have {', '.join(_OPTIONS)}")
+    if not one.path:
+        raise InvalidDataflow("a replay needs the `path` of Parquet files")
+    options = {**checked(one), "path": one.path, "arrival": one.arrival or ARRIVED}
+    found = spark.read.parquet(one.path)
+    if options["arrival"].lower() in (name.lower() for name in found.columns):
+        raise InvalidDataflow(
+            f"there is a column {options['arrival']!r} in {one.path} already: name another for the arrival by `arrival`"
+        )
+    if not streaming:
+        return found.withColumn(options["arrival"], F.current_timestamp())
+    require(spark, Feature.PACED_SOURCE, by="a replay", remedy="Read the files with `format: parquet`")
+    check_python(spark)
+    ReplayedFiles.at(one.path, found.columns)
+    spark.dataSource.register(Replay)
+    options.setdefault("numPartitions", str(spark.sparkContext.defaultParallelism))
+    if pace is not None:
+        options["pace"] = str(pace)
+    nullable = [StructField(it.name, it.dataType) for it in found.schema.fields]
+    schema = StructType([*nullable, StructField(options["arrival"], TimestampType())])
+    return spark.readStream.format(FORMAT).options(**options).schema(schema).load()
+
+
+def checked(one: Operator) -> dict[str, str]:
+    """The options of a replay, if they can be meant."""
+    options = dict(one.options)
+    if "rate" not in options:
+        raise InvalidDataflow("a replay needs the option `rate`, in rows per second")
+    if options.setdefault("loop", "false") not in ("true", "false"):
+        raise InvalidDataflow(f"the option `loop` of a replay must be true or false, got {options['loop']!r}")
+    for name in ("most_rows", "numPartitions"):
+        if name in options and not (options[name].isdecimal() and int(options[name]) >= 1):
+            raise InvalidDataflow(f"the option `{name}` of a replay must be a whole number from 1 on, got {options[name]!r}")
+    try:
+        pace_of(options)
+    except ValueError as error:
+        raise InvalidDataflow(
+            f"the option `rate` of a replay must be rows per second, above 0, got {options['rate']!r}"
+        ) from error
+    return options
+
+
+class Replay(DataSource):
+    """Options: `path`, `rate`, `most_rows`, `loop` (or once), `arrival` (a column), `numPartitions`, and `pace`, a file in
+    which the driver may set another pace while the query runs."""
+
+    @classmethod
+    def name(cls) -> str:
+        """As `spark.readStream.format` takes it."""
+        return FORMAT
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's names, here and below
+        """The reader of a query."""
+        return _Reader({name.lower(): value for name, value in self.options.items()}, schema)
+
+
+class _Part(InputPartition):
+    def __init__(self, spans: list[Span], end: Offered) -> None:
+        super().__init__((spans, end))
+
+
+class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Made in the process that plans the batches of a query, and, by its options alone, in every worker."""
+
+    def __init__(self, options: dict[str, str], schema: StructType) -> None:
+        self._options, self._schema = options, schema
+        self._files: ReplayedFiles | None = None
+        self._clock: ReplayClock | None = None
+        self._all_now = False
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        return Offered(0, files=self._known().mark).to_dict()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        most = pace_of(self._options).most_rows
+        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        if self._options["loop"] == "true":
+            raise InvalidDataflow("a replay that begins again and again never ends: give it the option `loop: false`")
+        self._all_now = True
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        files = self._known()
+        if self._clock is None:
+            self._clock = ReplayClock(
+                pace_of(self._options), None if self._options["loop"] == "true" else files.rows, files.mark
+            )
+        self._look_at_pace(self._clock)
+        limited = not isinstance(limit, ReadAllAvailable) or "pace" in self._options
+        begin = self._checked(start)
+        return self._clock.latest(begin, time.time_ns() // 1_000, limited=limited, all_now=self._all_now).to_dict()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        begin, to = self._checked(start), self._checked(end)
+        if begin.row >= to.row:
+            return []
+        return [_Part(spans, to) for spans in self._known().spans(begin.row, to.row, int(self._options["numpartitions"]))]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        schema = to_arrow_schema(self._schema, timezone="UTC")
+        spans, end = partition.value
+        return replayed(spans, end, schema, self._options["arrival"])
+
+    def _known(self) -> ReplayedFiles:
+        if self._files is None:
+            names = [name for name in self._schema.names if name != self._options["arrival"]]
+            self._files = ReplayedFiles.at(self._options["path"], names)
+        return self._files
+
+    def _checked(self, told: dict[str, Any]) -> Offered:
+        offered = Offered.from_dict(told)
+        if offered.files != self._known().mark:
+            raise CheckpointMismatch(
+                f"the files at {self._options['path']} are not those that were replayed before row {offered.row}: bring them "
+                "back, or begin with a new checkpoint"
+            )
+        return offered
+
+    def _look_at_pace(self, clock: ReplayClock) -> None:
+        if "pace" not in self._options:
+            return
+        path = Path(self._options["pace"])
+        if path.exists():
+            clock.set_pace(Pace.read(path))
+
+
+def pace_of(options: dict[str, str]) -> Pace:
+    """How the options of a replay say that it goes on."""
+    return Pace(float(options["rate"]), int(options["most_rows"]) if options.get("most_rows") else None)

@@ -1,0 +1,206 @@
+"""A dataflow as a streaming query: what is before its state is the query's own, all else is run in each micro-batch."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from evenly.costs.call_options import CallOptions
+from evenly.costs.model import CostModel
+from evenly.dataflow.ends import FILES, REPLAY, SENT
+from evenly.dataflow.graph import Dataflow
+from evenly.dataflow.stages import Stage, only_source
+from evenly.planning.micro_batches import SparkPlan
+from evenly.spark.costs.cost_batches import CostBatches, RanBatch
+from evenly.spark.costs.options import StageOptions, checked_key
+from evenly.spark.costs.stage import CallStage
+from evenly.spark.costs.store import CostStore
+from evenly.spark.flows.costed import costed_call, costed_rows
+from evenly.spark.flows.ends import StreamBatch, check_columns, kept_of, read, sender_of, write
+from evenly.spark.flows.frames import Frames, called_frame, default_instances
+from evenly.spark.flows.owning import claim, name_of_query
+from evenly.spark.flows.progress import Ended, ended, with_arrivals
+from evenly.spark.flows.replay import ARRIVED
+from evenly.spark.flows.steering import Steering, capped
+from evenly.spark.flows.watch import FlowWatch, OfCosts, Reports
+from evenly.spark.streaming.query_settings import QuerySettings, Trigger
+from evenly.spark.streaming.running_query import RunningQuery
+from evenly.spark.streaming.stream_by_key import stream_by_key
+from evenly.spark.worker_errors import worker_errors
+
+_SECONDS = re.compile(r"\s*(?:interval\s+)?(\d+(?:\.\d+)?)\s*(ms|millisecond|second|minute|hour)s?\s*", re.IGNORECASE)
+_UNITS_S = {"ms": 1e-3, "millisecond": 1e-3, "second": 1.0, "minute": 60.0, "hour": 3600.0}
+
+
+def write_sinks(frames: Frames, batch: StreamBatch | None, watch: FlowWatch | None) -> None:
+    """Write all sinks, of a batch of a stream or of the only one."""
+    begun, flow, number = perf_counter(), frames.flow, None if batch is None else batch.number
+    try:
+        with worker_errors():
+            found = [(flow.by_name[name], rows) for name, rows in frames.of_sinks().items()]
+            for one, rows in found:
+                check_columns(flow, one, rows, streaming=batch is not None)
+            for one, rows in found:
+                write(flow, one, rows, batch)
+        seconds = perf_counter() - begun
+        if watch is not None and frames.reports is not None:
+            watch.take(number, seconds, frames.reports.told())
+    finally:
+        frames.release()
+
+
+@dataclass(frozen=True)
+class Asked:
+    """How a dataflow is to be run as a query: see `evenly.run`."""
+
+    checkpoint: str | Path
+    trigger: Trigger | None = None
+    query_name: str | None = None
+    watch: FlowWatch | None = None
+    plan: SparkPlan | None = None
+    replan: bool = False
+
+
+class Streaming:
+    """A dataflow as a query: what is before its state is the query's own, all else is run in each micro-batch."""
+
+    def __init__(self, flow: Dataflow, stages: tuple[Stage, ...], spark: SparkSession, asked: Asked) -> None:
+        self._flow, self._stages = flow, stages
+        self._watch = FlowWatch() if asked.watch is None and asked.replan else asked.watch
+        self._source = only_source(flow)
+        plan = asked.plan
+        self.steering = Steering(flow, self._source, watch=self._watch, plan=plan, replan=asked.replan)
+        self._rows = read(spark, flow, capped(self._source, plan), streaming=True, pace=self.steering.pace_file)
+        trigger = asked.trigger
+        if trigger is None and plan is not None and plan.trigger_s is not None:
+            trigger = {"processingTime": f"{round(1e3 * plan.trigger_s)} milliseconds"}
+        self._settings = QuerySettings.checked(self._rows, asked.checkpoint, trigger, asked.query_name)
+        self._batches: dict[str, CostBatches] = {}
+        self._query = ""
+        arrival = self._source.arrival or (ARRIVED if self._source.format == REPLAY else "")
+        if self._watch is not None and arrival:
+            self._rows = with_arrivals(self._rows, arrival)
+
+    def start(self) -> RunningQuery:
+        """The query, started."""
+        state = next((stage for stage in self._stages if stage.kind == "state"), None)
+        if state is None:
+            self._check_frames(self._source.name, self._rows)
+            self._claim_folders()
+            writer = self._writer(self._rows, self._source.name).option("checkpointLocation", self._settings.checkpoint)
+            return self._watched(RunningQuery(self._settings.applied(writer).start()))
+        rows, edge, one = self._before(state), state.inputs[0], self._flow.by_name[state.operators[0]]
+        settings = self._settings
+        self._claim_folders()
+
+        def build(placed: DataFrame) -> DataStreamWriter:
+            found = called_frame(self._flow, one, placed)
+            self._check_frames(one.name, found)
+            return self._writer(found, one.name).outputMode("update")
+
+        return self._watched(
+            stream_by_key(
+                rows,
+                build,
+                key=list(edge.columns),
+                instances=edge.instances or default_instances(rows.sparkSession),
+                checkpoint=settings.checkpoint,
+                trigger=settings.trigger,
+                query_name=settings.query_name,
+            )
+        )
+
+    def _watched(self, query: RunningQuery) -> RunningQuery:
+        def told(recent: bool) -> Sequence[Ended]:  # noqa: FBT001 - a callback's one argument
+            heard: list[Any] = query.recentProgress if recent else [query.lastProgress]
+            return [found for one in heard if one is not None and (found := ended(one)) is not None]
+
+        if self._watch is not None:
+            self._watch.begin(told, seconds_of(self._settings.trigger))
+        return query
+
+    def _claim_folders(self) -> None:
+        spark = self._rows.sparkSession
+        owner = self._query = name_of_query(spark, self._settings.checkpoint)
+        for one in self._flow.operators:
+            if one.kind == "sink" and one.format in FILES:
+                claim(spark, self._flow, one, owner)
+            if one.kind == "sink" and one.format in SENT:
+                kept_of(spark, one, self._settings.checkpoint).check_alone(sender_of(one, owner))
+
+    def _before(self, state: Stage) -> DataFrame:
+        """What leads to the state, one stage after the other."""
+        frames = Frames(self._flow, self._stages, {}, tuning=self.steering.tuning)
+        rows = self._rows
+        for stage in self._stages[1 : self._stages.index(state)]:
+            rows = frames.leaving(stage, frames.grouped(stage.inputs[0], rows))
+        return frames.grouped(state.inputs[0], rows)
+
+    def _check_frames(self, begun: str, rows: DataFrame) -> None:
+        """Make the frames of a batch without rows, so that a wrong schema or column is said before anything runs."""
+        nothing = rows.sparkSession.createDataFrame([], rows.schema)
+        frames = Frames(self._flow, self._stages, {**dict.fromkeys(self._done_before(begun), nothing), begun: nothing})
+        try:
+            for name, found in frames.of_sinks().items():
+                check_columns(self._flow, self._flow.by_name[name], found, streaming=True)
+        finally:
+            frames.release()
+
+    def _writer(self, rows: DataFrame, name: str) -> DataStreamWriter:
+        return rows.writeStream.foreachBatch(lambda batch, number: self._run_batch(name, batch, number))
+
+    def _run_batch(self, begun: str, rows: DataFrame, number: int) -> None:
+        self.steering.between_batches()
+        tuning = self.steering.tuning
+        done = dict.fromkeys(self._done_before(begun), rows)  # nothing reads what is before the state
+        ran: dict[str, RanBatch] = {}
+
+        def by_cost(name: str, entering: DataFrame) -> DataFrame:
+            threads = tuning.threads_of(self._flow.by_name[name])
+            if name not in self._batches:
+                self._batches[name] = self._cost_batches(name, entering)
+            self._batches[name].set_threads(threads)
+            ran[name] = self._batches[name].run(entering, number)
+            if reports is not None:
+                reports.known(ran[name].reports, OfCosts(name, threads))
+            return costed_rows(ran[name].results)
+
+        reports = None if self._watch is None else Reports()
+        try:
+            batch = StreamBatch(number, self._query, self._settings.checkpoint)
+            write_sinks(Frames(self._flow, self._stages, {**done, begun: rows}, by_cost, reports, tuning), batch, self._watch)
+            for name, costed in ran.items():
+                self._batches[name].keep(costed)
+        finally:
+            for costed in ran.values():
+                costed.release()
+
+    def _cost_batches(self, name: str, rows: DataFrame) -> CostBatches:
+        one, edge = self._flow.by_name[name], self._flow.into[name][0]
+        instances = edge.instances or default_instances(rows.sparkSession)
+        options = StageOptions(instances, call=CallOptions(threads=self.steering.tuning.threads_of(one)))
+        function, schema = costed_call(self._flow, one, rows)
+        stage = CallStage.of(rows, function, schema, options)
+        store = CostStore(self._rows.sparkSession, self._settings.checkpoint, name)
+        return CostBatches(stage, store, CostModel(checked_key(list(edge.columns))), called=f"{self._flow.name}, {name}")
+
+    def _done_before(self, name: str) -> list[str]:
+        """The operators of which the streaming part of the query has taken care."""
+        found: list[str] = []
+        while into := self._flow.into[name]:
+            name = into[0].start
+            found.append(name)
+        return found
+
+
+def seconds_of(trigger: Trigger | None) -> float | None:
+    """The seconds between the batches of a trigger; None of one that has none, or has them in words that are not known here."""
+    found = _SECONDS.fullmatch(str((trigger or {}).get("processingTime", "")))
+    return float(found[1]) * _UNITS_S[found[2].lower()] or None if found else None

@@ -1,0 +1,159 @@
+"""Parquet files as one table of numbered rows, of which a task reads a part."""
+
+from __future__ import annotations
+
+import zlib
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import fs
+
+from evenly.dataflow.replay import Offered
+from evenly.errors import InvalidDataflow
+
+_KEPT_BYTES = 64 * 2**20
+"""What a worker keeps of the row groups that it has decoded, so that it decodes one once for many batches."""
+
+
+@dataclass(frozen=True)
+class Span:
+    """Rows of one row group of a file: `count` of them from `first` on; the first has this `number` in the replay. `version` is
+    another one if the file was written anew."""
+
+    file: str
+    group: int
+    first: int
+    count: int
+    number: int
+    version: str = ""
+
+
+@dataclass(frozen=True)
+class ReplayedFiles:
+    """The Parquet files of a path in the order of their names, and the rows of each of their row groups; `versions` by file."""
+
+    groups: tuple[tuple[str, int, int], ...]
+    versions: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+
+    @classmethod
+    def at(cls, path: str, columns: list[str]) -> ReplayedFiles:
+        """Of a file or folder; all files must have these columns."""
+        system, root = _located(path)
+        info = system.get_file_info(root)
+        if info.type == fs.FileType.NotFound:
+            raise InvalidDataflow(f"there is nothing at {path}: give the path of a Parquet file or a folder of them")
+        found = [info] if info.type == fs.FileType.File else system.get_file_info(fs.FileSelector(root, recursive=True))
+        hidden = len(root.rstrip("/")) + 1
+        files = {
+            one.path: (int(one.size or 0), int(one.mtime_ns or 0))
+            for one in found
+            if one.type == fs.FileType.File
+            and (one is info or not any(part.startswith(("_", ".")) for part in one.path[hidden:].split("/")))
+        }
+        groups = []
+        for file in sorted(files):
+            with pq.ParquetFile(file, filesystem=system) as opened:
+                if lacking := [name for name in columns if name not in opened.schema_arrow.names]:
+                    raise InvalidDataflow(
+                        f"{file} has no column {lacking[0]!r}: write what is to be replayed as files that all have the same "
+                        "columns, none of them in the names of folders"
+                    )
+                told = opened.metadata
+                groups += [(_named(path, file), it, told.row_group(it).num_rows) for it in range(opened.num_row_groups)]
+        kept = tuple(group for group in groups if group[2])
+        if not kept:
+            raise InvalidDataflow(f"there are no rows in the Parquet files of {path}: nothing can be replayed")
+        return cls(kept, {_named(path, file): version for file, version in files.items()})
+
+    @cached_property
+    def ends(self) -> list[int]:
+        """The number of rows up to the end of each row group."""
+        return [int(end) for end in np.cumsum([rows for _, _, rows in self.groups])]
+
+    @property
+    def rows(self) -> int:
+        """All rows."""
+        return self.ends[-1]
+
+    @cached_property
+    def mark(self) -> str:
+        """Another one where other rows may have the same numbers."""
+        told = "\n".join(f"{file.rpartition('/')[2]} {group} {rows} {self._size(file)}" for file, group, rows in self.groups)
+        return f"{zlib.crc32(told.encode()):08x}"
+
+    def _size(self, file: str) -> int:
+        return self.versions.get(file, (0, 0))[0]
+
+    def spans(self, begin: int, end: int, parts: int) -> list[list[Span]]:
+        """The rows from number `begin` up to `end`, in at most so many parts of about the same size; past the last row they
+        begin again."""
+        count = end - begin
+        parts = max(1, min(parts, count))
+        cuts = [begin + count * part // parts for part in range(parts + 1)]
+        return [list(self._between(*cut)) for cut in pairwise(cuts) if cut[0] < cut[1]]
+
+    def _between(self, begin: int, end: int) -> Iterator[Span]:
+        while begin < end:
+            at = begin % self.rows
+            place = bisect_right(self.ends, at)
+            file, group, rows = self.groups[place]
+            first = at - (self.ends[place] - rows)
+            count = min(end - begin, rows - first)
+            yield Span(file, group, first, count, begin, str(self.versions.get(file, "")))
+            begin += count
+
+
+def replayed(spans: list[Span], end: Offered, schema: pa.Schema, arrival: str) -> Iterator[pa.RecordBatch]:
+    """The rows of spans, with the columns of `schema`, one of which says when each arrived."""
+    stamps = schema.get_field_index(arrival)
+    for span in spans:
+        table = _group(span, schema, arrival)
+        numbers = np.arange(span.number + 1 - end.from_row, span.number + 1 - end.from_row + span.count, dtype=np.float64)
+        arrived = pa.array(end.from_us + np.floor(numbers * (1e6 / end.rate)).astype(np.int64), pa.int64())
+        rows = table.slice(span.first, span.count)
+        rows = rows.add_column(stamps, schema.field(stamps), arrived.cast(schema.field(stamps).type))
+        yield from rows.to_batches()
+
+
+_decoded: OrderedDict[Any, pa.Table] = OrderedDict()
+
+
+def _group(span: Span, schema: pa.Schema, arrival: str) -> pa.Table:
+    """A row group with the columns of `schema` but the arrival, decoded or as it is remembered."""
+    fields = [field for field in schema if field.name != arrival]
+    asked = (span.file, span.version, span.group, tuple((field.name, str(field.type)) for field in fields))
+    if asked in _decoded:
+        _decoded.move_to_end(asked)
+        return _decoded[asked]
+    system, path = _located(span.file)
+    with pq.ParquetFile(path, filesystem=system) as opened:
+        table = opened.read_row_group(span.group, columns=[field.name for field in fields], use_threads=False)
+    table = table.select([field.name for field in fields]).cast(pa.schema(fields)).combine_chunks()
+    while _decoded and sum(it.nbytes for it in _decoded.values()) + table.nbytes > _KEPT_BYTES:
+        _decoded.popitem(last=False)
+    if table.nbytes <= _KEPT_BYTES:
+        _decoded[asked] = table
+    return table
+
+
+def _located(path: str) -> tuple[Any, str]:
+    """The file system of a path, and the path there; `file:/x` is how Spark writes a local one."""
+    parts = urlsplit(path)
+    if parts.scheme in ("", "file"):
+        return fs.LocalFileSystem(), unquote(parts.path) if parts.scheme else path
+    return fs.FileSystem.from_uri(path)  # type: ignore[no-any-return] # pyarrow is not typed
+
+
+def _named(path: str, file: str) -> str:
+    """The file as `_located` finds it."""
+    parts = urlsplit(path)
+    return file if parts.scheme in ("", "file") else f"{parts.scheme}://{file}"

@@ -1,0 +1,152 @@
+"""Rows offered at a rate: which have arrived, and which rows of which file they are."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from evenly.dataflow.replay import Offered, Pace, ReplayClock
+from evenly.errors import InvalidDataflow, InvalidParameter
+from evenly.worker import replaying
+from evenly.worker.replaying import ReplayedFiles, replayed
+
+SCHEMA = pa.schema([("id", pa.int64()), ("arrived", pa.timestamp("us", "UTC"))])
+
+
+@pytest.fixture
+def files(tmp_path):
+    """37 rows in three files, of row groups of 5; hidden files and an empty one beside them."""
+    for name, ids in {"b": range(20, 30), "a": range(20), "c": range(30, 37), "empty": []}.items():
+        pq.write_table(pa.table({"id": pa.array(ids, pa.int64())}), tmp_path / f"{name}.parquet", row_group_size=5)
+    (tmp_path / "_SUCCESS").write_text("")
+    (tmp_path / "_temporary").mkdir()
+    (tmp_path / "_temporary" / "x.parquet").write_text("no file yet")
+    return tmp_path
+
+
+def ids(found, begin, end, parts):
+    told = Offered(end, from_row=begin, from_us=0, rate=10.0)
+    return [
+        [row for batch in replayed(spans, told, SCHEMA, "arrived") for row in batch["id"].to_pylist()]
+        for spans in found.spans(begin, end, parts)
+    ]
+
+
+def test_rows_have_the_order_of_files_and_begin_again(files):
+    found = ReplayedFiles.at(str(files), ["id"])
+    assert found.rows == 37
+    assert ids(found, 0, 37, 1) == [list(range(37))]
+    assert ids(found, 35, 41, 1) == [[35, 36, 0, 1, 2, 3]]
+    assert ids(found, 3, 10, 2) == [[3, 4, 5], [6, 7, 8, 9]]
+    assert ids(found, 36 + 37 * 1_000, 38 + 37 * 1_000, 8) == [[36], [0]]
+    assert [row for part in ids(found, 0, 111, 7) for row in part] == 3 * list(range(37))
+
+
+def test_a_path_as_spark_writes_it_is_found(files):
+    assert ReplayedFiles.at(f"file:{files}/a.parquet", ["id"]).rows == 20
+    assert ReplayedFiles.at(f"file://{files}", ["id"]).mark == ReplayedFiles.at(str(files), ["id"]).mark
+
+
+def test_every_row_has_the_stamp_of_its_number(files):
+    end = Offered(12, from_row=2, from_us=1_000_000, rate=4.0)
+    (spans,) = ReplayedFiles.at(str(files), ["id"]).spans(4, 12, 1)
+    batches = list(replayed(spans, end, SCHEMA, "arrived"))
+    assert all(batch.schema == SCHEMA for batch in batches)
+    stamps = np.concatenate([batch["arrived"].cast(pa.int64()).to_numpy() for batch in batches])
+    assert stamps.tolist() == [end.arrived_us(row) for row in range(4, 12)] == [1_000_000 + 250_000 * k for k in range(3, 11)]
+
+
+def test_a_row_group_is_decoded_once_and_memory_is_bounded(files, monkeypatch):
+    found, read = ReplayedFiles.at(str(files), ["id"]), []
+    real = pq.ParquetFile.read_row_group
+    monkeypatch.setattr(pq.ParquetFile, "read_row_group", lambda *a, **k: read.append(a[1]) or real(*a, **k))
+    replaying._decoded.clear()
+    for _ in range(3):
+        assert ids(found, 5, 9, 1) == [[5, 6, 7, 8]]
+    assert len(read) == 1
+    monkeypatch.setattr(replaying, "_KEPT_BYTES", 100)  # two row groups
+    ids(found, 0, 37, 1)
+    assert sum(table.nbytes for table in replaying._decoded.values()) <= 100
+
+
+def test_a_file_that_is_written_anew_is_read_anew(tmp_path):
+    def wrote(*numbers):
+        pq.write_table(pa.table({"id": pa.array(numbers, pa.int64())}), tmp_path / "a.parquet")
+        found = ReplayedFiles.at(str(tmp_path), ["id"])
+        return found.mark, ids(found, 0, len(numbers), 1)
+
+    first, again = wrote(1, 2), wrote(3, 4)
+    assert (first[1], again[1]) == ([[1, 2]], [[3, 4]])
+    assert wrote(*range(100_000))[0] != again[0]
+
+
+def test_types_are_made_those_of_spark(tmp_path):
+    stamps = pa.array([1_000_000_000], pa.timestamp("ns"))
+    table = pa.table({"at": stamps, "text": pa.array(["x"]).dictionary_encode()})
+    pq.write_table(table, tmp_path / "a.parquet")
+    schema = pa.schema([("at", pa.timestamp("us", "UTC")), ("arrived", pa.timestamp("us", "UTC")), ("text", pa.string())])
+    (spans,) = ReplayedFiles.at(str(tmp_path), ["at", "text"]).spans(0, 1, 1)
+    (batch,) = replayed(spans, Offered(1, rate=1.0), schema, "arrived")
+    assert batch.schema == schema
+    assert batch["at"].cast(pa.int64()).to_pylist() == [1_000_000]
+
+
+def test_what_cannot_be_replayed_is_said(tmp_path, files):
+    with pytest.raises(InvalidDataflow, match="there is nothing at"):
+        ReplayedFiles.at(str(tmp_path / "none"), ["id"])
+    with pytest.raises(InvalidDataflow, match=r"a\.parquet has no column 'day'"):
+        ReplayedFiles.at(str(files), ["id", "day"])
+    with pytest.raises(InvalidDataflow, match="there are no rows"):
+        ReplayedFiles.at(str(files / "empty.parquet"), ["id"])
+    for rate in (0.0, -1.0, float("nan"), float("inf")):
+        with pytest.raises(InvalidParameter, match="rows per second, finite and above 0"):
+            Pace(rate)
+
+
+def test_rows_arrive_at_the_rate_and_no_batch_has_more_than_it_may():
+    clock = ReplayClock(Pace(10.0), rows=None)
+    start = clock.latest(Offered(0), 0)
+    assert start.row == 0
+    first = clock.latest(start, 1_500_000)
+    assert first.row == 15
+    clock.set_pace(Pace(10.0, most_rows=4))
+    second = clock.latest(first, 3_000_000)
+    assert (second.row, second.arrived_us(15)) == (19, 1_600_000)  # it waited, and keeps its stamp
+    assert clock.latest(second, 3_000_000, limited=False).row == 30
+
+
+def test_another_rate_begins_anew_and_a_restart_too():
+    clock = ReplayClock(Pace(10.0), rows=None)
+    clock.latest(Offered(0), 0)
+    first = clock.latest(Offered(0), 1_000_000)
+    clock.set_pace(Pace(100.0))
+    assert clock.latest(first, 5_000_000) == first
+    then = clock.latest(first, 6_000_000)
+    assert (then.row, then.arrived_us(10)) == (110, 5_010_000)
+    again = ReplayClock(Pace(10.0), rows=None)
+    assert again.latest(first, 900_000_000) == first  # nothing arrived while it stood still
+    assert again.latest(first, 901_000_000).row == 20
+
+
+def test_once_ends_and_all_at_once_is_there_now():
+    clock = ReplayClock(Pace(10.0), rows=37)
+    clock.latest(Offered(0), 0)
+    last = clock.latest(Offered(0), 60_000_000)
+    assert last.row == 37
+    assert clock.latest(last, 90_000_000) == last
+    now = ReplayClock(Pace(10.0, most_rows=30), rows=37).latest(Offered(0), 5_000, all_now=True)
+    assert now.row == 30
+    assert {now.arrived_us(row) for row in range(30)} <= {4_999, 5_000}
+
+
+def test_an_offset_is_kept_as_plain_data_without_loss():
+    offered = Offered(7, 3, 1_790_000_000_000_001, 1 / 3, "0a")
+    assert Offered.from_dict(offered.to_dict()) == offered
+    assert all(isinstance(value, int | str) for value in offered.to_dict().values())
+
+
+def test_a_pace_is_written_and_read(tmp_path):
+    Pace(12.5, 4).write(tmp_path / "pace.json")
+    assert Pace.read(tmp_path / "pace.json") == Pace(12.5, 4)
