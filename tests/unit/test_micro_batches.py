@@ -61,12 +61,47 @@ DIAMOND = [
 
 def test_tasks_end_at_a_shuffle_and_where_rows_are_persisted():
     steps = Steps(flow(DIAMOND))
-    assert [step.operators for step in steps.steps] == [("s",), ("a",), ("b",), ("c",), ("d", "k")]
-    assert [step.kept for step in steps.steps] == [[], ["a"], [], [], []]
-    assert [len(step.sent) for step in steps.steps] == [0, 0, 1, 1, 0]
-    assert steps.tasks(3) == {"s": 3, "a": 3, "b": 3, "c": 3, "d": 6, "k": 6}
-    # Rows that leave `a` are persisted once, and shuffled twice by tasks of their own; `d` has the tasks of both its edges.
-    assert steps.counts(3) == Counts(stages=7, turns=8, sinks=1, file_sinks=0, moved=5.0, kept=1.0)
+    # What `b` and `c` give is dealt out together: one step makes it, with tasks of each.
+    assert [step.operators for step in steps.steps] == [("s",), ("a",), ("b", "c"), ("d", "k")]
+    assert [step.kept for step in steps.steps] == [[], ["a"], [], []]
+    assert [len(step.sent) for step in steps.steps] == [0, 0, 2, 0]
+    assert steps.tasks(3) == {"s": 3, "a": 3, "b": 3, "c": 3, "d": 3, "k": 3}
+    assert [steps.tasks_of(step, steps.tasks(3)) for step in steps.steps] == [3, 3, 6, 3]
+    # Rows that leave `a` are persisted once, and shuffled twice by tasks of their own.
+    assert steps.counts(3) == Counts(stages=6, turns=7, sinks=1, file_sinks=0, moved=5.0, kept=1.0)
+
+
+def test_tasks_of_two_kinds_in_a_step_take_their_times_one_after_the_other():
+    edges = [
+        shuffled("s", "a", instances=4),
+        shuffled("s", "b", instances=2),
+        shuffled("a", "c"),
+        shuffled("b", "c"),
+        forward("c", "k"),
+    ]
+    known = models(curve("a", 100), curve("b", 50), curve("c", 1000))
+    found = plan_on_spark(flow(edges, operators="abc"), known, rate=1, slots=4, trigger_s=10)
+    assert [stage.operators for stage in found.stages] == [("s",), ("a", "b"), ("c", "k")]
+    assert found.stages[1].seconds(400) == pytest.approx(400 / 100 / 4 + 400 / 50 / 2)  # two slots have no task of `b`
+    assert found.stages[1].binding == "b"
+
+
+def test_what_is_grouped_by_key_is_persisted_and_looked_at_first():
+    keyed = "  - {from: a, to: b, grouping: key, columns: id}"
+    steps = Steps(flow([shuffled("s", "a"), keyed, forward("b", "k")], operators="ab"))
+    assert [step.kept for step in steps.steps] == [[], ["a"], []]
+    assert [len(step.sent) for step in steps.steps] == [0, 0, 2]
+
+
+def test_an_edge_to_every_instance_brings_each_row_as_often():
+    everywhere = "  - {from: a, to: b, grouping: duplicate, instances: 3}"
+    line = flow([shuffled("s", "a"), everywhere, forward("b", "k")], operators="ab")
+    known = models(curve("a", 100), curve("b", 50))
+    found = plan_on_spark(line, known, rate=1, slots=3, trigger_s=10)
+    assert found.stages[-1].rows_in == {"b": 3.0, "k": 3.0}
+    assert found.stages[-1].seconds(100) == pytest.approx(100 / 50)
+    half = plan_on_spark(line, replace(known, edges={"flow": {("a", "b"): 0.5}}), rate=1, slots=3, trigger_s=10)
+    assert half.stages[-1].rows_in["b"] == 1.5
 
 
 def test_forward_edges_go_on_in_the_same_tasks():

@@ -11,11 +11,11 @@ from pyspark.sql import functions as F
 from evenly.dataflow.graph import Dataflow, Edge
 from evenly.dataflow.reports import WorkerReport
 from evenly.dataflow.stages import IN_WORKER, Stage, stages_of
+from evenly.dataflow.tuning import Way
 from evenly.errors import InvalidModel, InvalidParameter
 from evenly.planning.micro_batches.curves import CurvePoint, SlotCurve
 from evenly.planning.micro_batches.fitting import Sizes, profile_curve, slope
 from evenly.planning.micro_batches.models import SparkModels
-from evenly.planning.micro_batches.steps import Way
 from evenly.spark.features import Feature, require
 from evenly.spark.flows.ends import read
 from evenly.spark.flows.frames import Frames
