@@ -10,8 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from evenly.checks import MAX_INSTANCES
 from evenly.dataflow.ends import check_ends
-from evenly.dataflow.graph import Dataflow, Edge, Operator
+from evenly.dataflow.graph import MOST_THREADS, Dataflow, Edge, Operator
 
 StageKind = Literal["source", "worker", "cost", "frame", "state", "sink"]
 IN_WORKER = ("row", "batch")
@@ -98,6 +99,8 @@ def _check_operator(flow: Dataflow, one: Operator) -> None:
     for name in _OTHERS.get(one.kind, _OF_ENDS):
         if getattr(one, name):
             raise flow.error(f"{what} is of kind {one.kind}, which has no `{name}`: leave it out", one)
+    if one.threads is not None and not _whole(one.threads, MOST_THREADS):
+        raise flow.error(f"{what} has {one.threads!r} threads: give a whole number from 1 to {MOST_THREADS}", one)
     if one.kind in ("source", "sink"):
         return
     if not one.function:
@@ -110,6 +113,10 @@ def _check_edge(flow: Dataflow, edge: Edge) -> None:
     what, end = f"the edge {edge.start} -> {edge.end}", flow.by_name[edge.end]
     if edge.routing != "duplicate":
         raise flow.error(f"{what} is taken by some rows only (`routing: {edge.routing}`): say which by `where`", edge)
+    if not all(isinstance(name, str) and name for name in edge.columns):
+        raise flow.error(f"{what} has the columns {edge.columns!r}: give each by its name, as a text", edge)
+    if edge.instances is not None and not _whole(edge.instances, MAX_INSTANCES):
+        raise flow.error(f"{what} has {edge.instances!r} instances: give a whole number from 1 to {MAX_INSTANCES}", edge)
     if edge.grouping in ("key", "cost") and not edge.columns:
         raise flow.error(f"{what} is grouped by {edge.grouping}: name its `columns`", edge)
     if edge.columns and edge.grouping not in ("key", "cost"):
@@ -129,6 +136,10 @@ def _check_edge(flow: Dataflow, edge: Edge) -> None:
         )
     if end.kind == "state" and edge.grouping != "key":
         raise flow.error(f"{what} leads to state: it needs `grouping: key` and the `columns` of the key", edge)
+
+
+def _whole(number: object, most: int) -> bool:
+    return isinstance(number, int) and not isinstance(number, bool) and 1 <= number <= most
 
 
 def _placed(edge: Edge) -> tuple[object, ...]:
