@@ -1,6 +1,6 @@
 """A real Kafka on loopback, from public Java artifacts that Maven fetches once into the environment.
 
-python tests/kafka_broker.py            fetches them
+`python tests/kafka_broker.py` fetches them, into the folder EVENLY_KAFKA if that is set.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ import time
 from pathlib import Path
 from typing import Self
 
+from evenly.spark.java import provide_java
+
 CACHE = Path(os.environ.get("EVENLY_KAFKA") or Path(sys.prefix) / "kafka")
 _BROKER = {"org.apache.kafka:kafka_2.13": "4.1.0", "org.apache.kafka:kafka-tools": "4.1.0"} | {
     "org.apache.logging.log4j:log4j-slf4j-impl": "2.24.3"
@@ -26,7 +28,7 @@ _CONNECTOR = {
     "org.apache.kafka:kafka-clients": "3.9.1",
     "org.apache.commons:commons-pool2": "2.12.0",
 }
-_POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
+_POM = """<project><modelVersion>4.0.0</modelVersion>
 <groupId>evenly</groupId><artifactId>tests</artifactId><version>1</version><dependencies>{}</dependencies></project>"""
 _ONE = "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version>{}</dependency>"
 _ALONE = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
@@ -39,12 +41,13 @@ controller.listener.names=CONTROLLER
 listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
 log.dirs={folder}
 num.partitions=3
+group.initial.rebalance.delay.ms=0
 offsets.topic.replication.factor=1
 offsets.topic.num.partitions=1
 transaction.state.log.replication.factor=1
 transaction.state.log.min.isr=1
 """
-_FETCHED_S, _PATIENCE_S = 300.0, 120.0
+_FETCHED_S, _PATIENCE_S = 180.0, 120.0
 
 
 class NoKafka(RuntimeError):
@@ -94,7 +97,7 @@ class Broker:
     """A single broker, which is its own controller."""
 
     def __init__(self, folder: Path) -> None:
-        self._classes = str(jars()[0] / "*")
+        self._classes, self._java = str(jars()[0] / "*"), provide_java()
         with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as two:
             port, control = (it.getsockname()[1] for it in (one, two))
         self.address = f"127.0.0.1:{port}"
@@ -141,7 +144,7 @@ class Broker:
         return "--bootstrap-server", self.address
 
     def _command(self, main: str, *arguments: str) -> list[str]:
-        return ["java", "-Xmx384m", "-cp", self._classes, main, *arguments]
+        return [self._java, "-Xmx384m", "-cp", self._classes, main, *arguments]
 
     def _run(self, main: str, *arguments: str, told: str | None = None) -> str:
         done = subprocess.run(

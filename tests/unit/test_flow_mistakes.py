@@ -222,3 +222,41 @@ def test_two_sources_of_a_stream_are_refused_with_the_line_of_the_second():
     )
     with pytest.raises(InvalidDataflow, match=r"f\.yaml, line 4: there are 2 sources, read, more"):
         refused(more)
+
+
+@pytest.mark.parametrize(
+    ("build", "said"),
+    [
+        (lambda read: read.row(one, schema="id long", threads=0), "the threads of 'one' must be from 1 to 1024, or auto, got 0"),
+        (lambda read: read.row(one, schema="id long", threads=-3), "or auto, got -3"),
+        (lambda read: read.row(one, schema="id long", threads=True), "or auto, got True"),
+        (lambda read: read.shuffle(0).row(one, schema="id long"), "must be from 1 to 10000, got 0"),
+        (lambda read: read.shuffle(2.5).row(one, schema="id long"), "got 2.5"),
+        (lambda read: read.by_key(["a", "b"]).row(one, schema="id long"), "must be names, each once"),
+        (lambda read: read.by_key("a").and_also(read).row(one, schema="id long"), "is given twice"),
+        (lambda read: read.row(5, schema="id long", name="five"), "is a int and not a function"),
+        (lambda read: read.and_also(Flow("other").source("x", format="rate")).row(one, schema="id"), "of another Flow"),
+    ],
+)
+def test_mistakes_in_python_are_refused_too(build, said):
+    def checked():
+        flow = Flow("f")
+        build(flow.source("read", format="rate")).sink("sink", format="console")
+        stages_of(flow.dataflow())
+        check_functions(flow.dataflow())
+
+    with pytest.raises(InvalidDataflow, match=said):
+        checked()
+
+
+def test_edges_by_key_to_one_operator_are_grouped_alike():
+    def stages(second):
+        flow = Flow("f")
+        first = flow.source("a", format="rate").by_key("k", instances=2)
+        first.and_also(second(flow.source("b", format="rate"))).row(one, schema="id long").sink("sink", format="console")
+        return stages_of(flow.dataflow())
+
+    assert [len(stage.inputs) for stage in stages(lambda read: read.by_key("k", instances=2))] == [0, 0, 2, 1]
+    for other in (lambda read: read, lambda read: read.by_key("j", instances=2), lambda read: read.by_key("k", instances=3)):
+        with pytest.raises(InvalidDataflow, match=r"b -> one is grouped otherwise than a -> one: rows of a key meet only if"):
+            stages(other)
