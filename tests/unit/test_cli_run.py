@@ -43,6 +43,17 @@ def test_it_says_what_a_dataflow_becomes(monkeypatch, capsys, flow):
         assert line in said
 
 
+def test_it_writes_a_script_that_says_how_to_call_it(monkeypatch, capsys, flow):
+    monkeypatch.chdir(flow.parent)
+    (flow.parent / "words.py").write_text("")
+    code, _, beside = told(monkeypatch, capsys, "run", flow, "--checkpoint", "c'", "--until-read", "--submit", "job.py")
+    assert code == 0
+    assert "spark-submit --py-files words.py job.py" in " ".join(beside.split())
+    script = (flow.parent / "job.py").read_text()
+    compile(script, "job.py", "exec")
+    assert """checkpoint="c'",\n        trigger={'availableNow': True},\n""" in script
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

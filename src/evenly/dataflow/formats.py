@@ -11,7 +11,7 @@ SENT = ("tcp", "http")
 
 def is_once(one: Operator) -> bool:
     """Whether a sink has every row once, also if Spark runs a batch again."""
-    return one.format in FILES and not one.function
+    return one.format in FILES and not one.function and one.options.get("mode", "").lower() != "append"
 
 
 def check_once(flow: Dataflow) -> None:

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from evenly.dataflow.formats import FILES, SENT
 from evenly.dataflow.graph import Dataflow, Operator
 from evenly.errors import EvenlyError
-from evenly.spark.flows.frames import checked_frame
+from evenly.spark.flows.frames import checked_frame, first_line
 from evenly.spark.flows.functions import loaded
 from evenly.spark.flows.sent import Outbox, check_sent, send_rows
 
@@ -20,7 +20,7 @@ def read(spark: SparkSession, flow: Dataflow, one: Operator, *, streaming: bool)
     try:
         found = checked_frame(loaded(one)(spark), one) if one.function else _loaded(spark, one, streaming=streaming)
     except (PySparkException, EvenlyError) as error:
-        raise flow.error(f"the source {one.name!r} cannot be read: {_first_line(error)}", one) from error
+        raise flow.error(f"the source {one.name!r} cannot be read: {first_line(error)}", one) from error
     if found.isStreaming != streaming:
         has, wanted = ("a stream", "a batch") if found.isStreaming else ("a batch", "a stream")
         raise flow.error(f"the source {one.name!r} is {has}, and the dataflow is to be run as {wanted}", one)
@@ -44,7 +44,7 @@ def check_sink(flow: Dataflow, one: Operator) -> None:
     """Refuse a sink that says too little, before anything runs."""
     if one.format in SENT:
         check_sent(flow, one)
-    if one.format in FILES and not one.path:
+    if one.format in (*FILES, "table") and not one.path:
         raise flow.error(f"the sink {one.name!r} writes {one.format}: give it a `path`", one)
 
 
@@ -53,7 +53,7 @@ def write(flow: Dataflow, one: Operator, rows: DataFrame, batch: int | None, out
     try:
         _write(one, rows, batch, outbox)
     except AnalysisException as error:
-        raise flow.error(f"the sink {one.name!r} cannot be written: {_first_line(error)}", one) from error
+        raise flow.error(f"the sink {one.name!r} cannot be written: {first_line(error)}", one) from error
 
 
 def _write(one: Operator, rows: DataFrame, batch: int | None, outbox: Outbox | None) -> None:
@@ -69,11 +69,9 @@ def _write(one: Operator, rows: DataFrame, batch: int | None, outbox: Outbox | N
     else:
         mode = options.pop("mode", "errorifexists" if one.format in FILES else "append")
         writer = rows.write.format(one.format).options(**options).mode(mode)
-        if one.path:
+        if one.format == "table":
+            rows.write.options(**options).mode(mode).saveAsTable(one.path)
+        elif one.path:
             writer.save(one.path)
         else:
             writer.save()
-
-
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)

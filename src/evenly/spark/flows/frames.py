@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import reduce
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
@@ -13,7 +15,7 @@ from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
 from evenly.costs.call_options import CallOptions
 from evenly.dataflow.graph import Dataflow, Edge, Operator
 from evenly.dataflow.stages import Stage
-from evenly.errors import InvalidDataflow
+from evenly.errors import InvalidDataflow, InvalidKeys, InvalidParameter, UnknownColumn
 from evenly.spark.arrow_schema import arrow_schema
 from evenly.spark.costs.apply_by_cost import apply_by_cost
 from evenly.spark.costs.options import checked_schema
@@ -90,9 +92,18 @@ class Frames:
 
     def grouped(self, edge: Edge, rows: DataFrame) -> DataFrame:
         """The rows of an edge where its end finds them; for state, `stream_by_key` places them."""
-        return self._placed(edge, _taken(edge, rows))
+        return self._placed(edge, self._taken(edge, rows))
+
+    def _taken(self, edge: Edge, rows: DataFrame) -> DataFrame:
+        """What takes an edge."""
+        with told_at(self.flow, edge, f"the condition of {edge.start} -> {edge.end} cannot be asked"):
+            return rows.where(edge.where) if edge.where else rows
 
     def _placed(self, edge: Edge, rows: DataFrame) -> DataFrame:
+        with told_at(self.flow, edge, f"the edge {edge.start} -> {edge.end} cannot be grouped"):
+            return self._dealt(edge, rows)
+
+    def _dealt(self, edge: Edge, rows: DataFrame) -> DataFrame:
         instances = edge.instances or default_instances(rows.sparkSession)
         if edge.grouping == "shuffle":
             return rows.repartition(instances)
@@ -136,7 +147,7 @@ class Frames:
         """What enters a stage."""
         if stage.kind == "worker" and stage.fed_by is not None:
             return self._made[stage.fed_by]
-        entering = [_taken(edge, self._made[edge.start]) for edge in stage.inputs]
+        entering = [self._taken(edge, self._made[edge.start]) for edge in stage.inputs]
         one = self.flow.by_name[stage.operators[0]]
         kinds = [sorted((name.lower(), kind) for name, kind in it.dtypes) for it in entering]
         if any(it != kinds[0] for it in kinds):
@@ -156,21 +167,23 @@ class Frames:
             return self.by_cost(one.name, rows)
         edge = stage.inputs[0]
         instances = edge.instances or default_instances(rows.sparkSession)
-        return apply_by_cost(
-            rows,
-            loaded(one),
-            one.schema,
-            cost_key=list(edge.columns),
-            instances=instances,
-            call=CallOptions(threads=one.threads or 1),
-        )
+        self._parsed(rows, one)
+        with told_at(self.flow, edge, f"the edge {edge.start} -> {edge.end} cannot be grouped"):
+            return apply_by_cost(
+                rows,
+                loaded(one),
+                one.schema,
+                cost_key=list(edge.columns),
+                instances=instances,
+                call=CallOptions(threads=one.threads or 1),
+            )
 
     def _graph(self, stage: Stage, rows: DataFrame) -> Graph:
         at = {name: place for place, name in enumerate(stage.operators)}
         nodes = []
         for name in stage.operators:
             one = self.flow.by_name[name]
-            nullable, strict = _parsed(rows, one)
+            nullable, strict = self._parsed(rows, one)
             nodes.append(
                 Node(
                     name,
@@ -185,17 +198,19 @@ class Frames:
         entries = dict.fromkeys(at[edge.end] for edge in stage.inputs)  # edges that meet are one union, which enters once
         return Graph(tuple(nodes), tuple(entries), tuple(rows.columns))
 
+    def _parsed(self, rows: DataFrame, one: Operator) -> tuple[StructType, frozenset[str]]:
+        """The schema of what leaves an operator, all of it nullable, and the fields that are not."""
+        with told_at(self.flow, one, f"the operator {one.name!r}"):
+            parsed = checked_schema(rows, one.schema, skip=False)
+        nullable = StructType([StructField(it.name, it.dataType, nullable=True) for it in parsed.fields])
+        return nullable, frozenset(it.name for it in parsed.fields if not it.nullable)
+
     def _schema(self, stage: Stage, rows: DataFrame) -> StructType:
-        exits = [_parsed(rows, self.flow.by_name[name])[0] for name in stage.exits]
+        exits = [self._parsed(rows, self.flow.by_name[name])[0] for name in stage.exits]
         if len(exits) == 1:
             return StructType([*exits[0].fields, _REPORT])
         structs = [StructField(f"e{place}", schema) for place, schema in enumerate(exits)]
         return StructType([StructField("exit", IntegerType()), *structs, _REPORT])
-
-
-def _taken(edge: Edge, rows: DataFrame) -> DataFrame:
-    """What takes an edge."""
-    return rows.where(edge.where) if edge.where else rows
 
 
 def _everywhere(rows: DataFrame, instances: int) -> DataFrame:
@@ -205,11 +220,18 @@ def _everywhere(rows: DataFrame, instances: int) -> DataFrame:
     return copies.repartitionById(instances, AT).drop(AT)
 
 
-def _parsed(rows: DataFrame, one: Operator) -> tuple[StructType, frozenset[str]]:
-    """The schema of what leaves an operator, all of it nullable, and the fields that are not."""
-    parsed = checked_schema(rows, one.schema, skip=False)
-    nullable = StructType([StructField(it.name, it.dataType, nullable=True) for it in parsed.fields])
-    return nullable, frozenset(it.name for it in parsed.fields if not it.nullable)
+@contextmanager
+def told_at(flow: Dataflow, at: Operator | Edge, what: str) -> Iterator[None]:
+    """What is wrong with a part of the description, with its file and line. What a user's function raises is not that."""
+    try:
+        yield
+    except (AnalysisException, UnknownColumn, InvalidKeys, InvalidParameter) as error:
+        raise flow.error(f"{what}: {first_line(error)}", at) from error
+
+
+def first_line(error: Exception) -> str:
+    """What an error says first."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
 def checked_frame(found: object, one: Operator) -> DataFrame:

@@ -15,9 +15,9 @@ from evenly.costs.model import CostModel
 from evenly.dataflow.builder import Flow
 from evenly.dataflow.files import read_dataflow
 from evenly.dataflow.formats import FILES, SENT, check_once
-from evenly.dataflow.graph import Dataflow
+from evenly.dataflow.graph import Dataflow, Operator
 from evenly.dataflow.stages import Stage, only_source, stages_of
-from evenly.errors import InvalidParameter
+from evenly.errors import InvalidDataflow, InvalidParameter
 from evenly.spark.costs.cost_batches import CostBatches, RanBatch
 from evenly.spark.costs.options import StageOptions, checked_key
 from evenly.spark.costs.stage import CallStage
@@ -57,7 +57,8 @@ def run(
         query.awaitTermination()
 
     - `flow`: a `Dataflow`, a `Flow` that was built in Python, or the path of a YAML file (`evenly.dataflow.files`).
-    - `spark`: your session; None: one on this machine. `trigger`, `query_name`: those of the query.
+    - `spark`: your session; None: one on this machine, and under spark-submit the one that it has set up.
+    - `trigger`, `query_name`: those of the query.
     - `watch`: a `FlowWatch` that says what each batch and its operators took.
     - `exactly_once`: refuse sinks that may get a row twice.
 
@@ -77,8 +78,8 @@ def run(
         if one.kind == "sink":
             check_sink(described, one)
         if one.function:
-            loaded(one)
-    session = local_session(described.name) if spark is None else spark
+            _load(described, one)
+    session = _session(described.name) if spark is None else spark
     check_paths(session, described)
     if checkpoint is not None:
         return _Streaming(described, stages, session, checkpoint, trigger, query_name, watch).start()
@@ -88,6 +89,19 @@ def run(
         raise InvalidParameter("an operator with state is for a stream: give checkpoint=, or group in a `frame` operator")
     _run_once(described, stages, session, watch)
     return None
+
+
+def _load(flow: Dataflow, one: Operator) -> None:
+    try:
+        loaded(one)
+    except InvalidDataflow as error:
+        raise flow.error(f"the function of {one.name!r}: {error}", one) from error
+
+
+def _session(name: str) -> SparkSession:
+    if "PYSPARK_GATEWAY_PORT" in os.environ:  # set by spark-submit, which knows master and settings
+        return SparkSession.Builder().appName(name).getOrCreate()
+    return local_session(name)
 
 
 def _described(flow: Dataflow | Flow | str | os.PathLike[str]) -> Dataflow:
