@@ -241,7 +241,7 @@ edges:
         (
             "[one, two]",
             "{from: one, to: two, grouping: cost, columns: nil}",
-            "line 9: .*cannot be grouped: there is no column 'nil'",
+            "line 9: .*cannot be grouped: cost_key 'nil': .UNRES",
         ),
     ],
 )
