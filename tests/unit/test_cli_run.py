@@ -34,7 +34,7 @@ def test_it_says_what_a_dataflow_becomes(monkeypatch, capsys, flow):
     assert code == 0
     said = " ".join(printed.split())
     for line in (
-        "lines: source, parquet split: one Python worker for each partition (split with auto threads (as planned, else 1)); computed",
+        "split: one Python worker for each partition (split with auto threads (as planned, else 1)); computed",
         "lines -> split: shuffle: repartition(4), the rows where id > 1 count: Spark itself; computed once for all",
         "split -> count: key: by_key: placed by word on spark.sql.shuffle.partitions instances, by a mapping learnt in each",
         "kept: sink, parquet, every row once: a folder for each batch of a stream",

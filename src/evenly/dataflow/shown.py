@@ -61,7 +61,7 @@ def _is_kept(flow: Dataflow, stage: Stage, stages: Sequence[Stage]) -> bool:
     readers = [edge for other in stages for edge in other.inputs if edge.start in stage.exits]
     learnt = any(edge.grouping == "key" and flow.by_name[edge.end].kind != "state" for edge in readers)
     several = sum(any(edge in other.inputs for edge in readers) for other in stages) > 1
-    return several or (learnt and stage.kind != "source")
+    return several or len(stage.exits) > 1 or (learnt and stage.kind != "source")
 
 
 def _edge(flow: Dataflow, stage: Stage, edge: Edge) -> str:
