@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -99,13 +100,22 @@ def test_async_functions_give_one_or_many_also_where_rows_are_dealt_out_by_cost(
     assert Counter(found[0]) == Counter((2 * number, half) for number in range(5) for half in (0, 1))
 
 
+def replaced(flow, name, **fields):
+    operators = tuple(replace(one, **fields) if one.name == name else one for one in flow.operators)
+    return replace(flow, operators=operators)
+
+
 def test_tables_and_formats_with_options_are_read_and_written(spark, tmp_path, capfd):
     spark.range(3).write.saveAsTable("flow_numbers")
     flow = evenly.Flow("formats")
     numbers = flow.source("numbers", format="table", path="flow_numbers")
     numbers.sink("lines", format="csv", path=str(tmp_path / "csv"), options={"sep": " ", "header": True})
     numbers.sink("shown", format="console", options={"rows": 2})
-    evenly.run(flow, spark=spark)
+    numbers.sink("copied", format="table", path="flow_copies")
+    for folder in ("csv", "again"):
+        lines = {"format": "csv", "path": str(tmp_path / folder)}
+        evenly.run(replaced(flow.dataflow(), "lines", **lines), spark=spark)
+    assert spark.table("flow_copies").count() == 6
     back = evenly.Flow("back")
     found = {}
     lines = back.source("lines", format="csv", path=str(tmp_path / "csv"), schema="id long", options={"header": "true"})
@@ -114,6 +124,7 @@ def test_tables_and_formats_with_options_are_read_and_written(spark, tmp_path, c
     assert sorted(found[0]) == [(0,), (1,), (2,)]
     assert "only showing top 2 rows" in capfd.readouterr().out
     spark.sql("DROP TABLE flow_numbers")
+    spark.sql("DROP TABLE flow_copies")
 
 
 def test_the_rate_source_feeds_a_function_of_frames_and_numbers(spark, tmp_path):
@@ -194,6 +205,50 @@ def test_a_sink_that_cannot_send_is_refused_before_anything_runs(spark, options,
     flow.source("ids", function=lambda session: session.range(1)).sink("sent", format="tcp", options=options)
     with pytest.raises(InvalidDataflow, match=said):
         evenly.run(flow, spark=spark)
+
+
+WRONG = """
+dataflow: wrong
+operators:
+  ids: {kind: source, format: parquet, path: IDS, schema: "id long"}
+  one: {kind: row, function: "builtins:tuple", schema: "id long"}
+  two: {kind: row, function: "builtins:tuple", schema: "id long"}
+  out: {kind: sink, format: noop}
+edges:
+  - [ids, one]
+  - [one, two]
+  - [two, out]
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ("builtins:tuple", "builtins:tupel", "line 4: the function of 'one': builtins:tupel cannot be loaded"),
+        (
+            '"builtins:tuple", schema: "id long"',
+            '"builtins:tuple", schema: "id lng"',
+            "line 4: the operator 'one': schema 'id lng'",
+        ),
+        ("[one, two]", '{from: one, to: two, where: "id > ("}', "line 9: the condition of one -> two cannot be asked: .PARSE_"),
+        ("[one, two]", '{from: one, to: two, where: "no > 1"}', "line 9: the condition of one -> two cannot be asked: .UNRES"),
+        (
+            "[one, two]",
+            "{from: one, to: two, grouping: key, columns: nil}",
+            "line 9: .*cannot be grouped: there is no column 'nil'",
+        ),
+        (
+            "[one, two]",
+            "{from: one, to: two, grouping: cost, columns: nil}",
+            "line 9: .*cannot be grouped: cost_key 'nil': .UNRES",
+        ),
+    ],
+)
+def test_what_only_spark_can_tell_is_said_with_its_line_before_anything_runs(spark, tmp_path, before, after, said):
+    flow = parse_dataflow(WRONG.strip().replace("IDS", str(tmp_path)).replace(before, after, 1), file="f.yaml")
+    with pytest.raises(InvalidDataflow, match=f"f.yaml, {said}"):
+        evenly.run(flow, spark=spark, checkpoint=tmp_path / "checkpoint")
+    assert not (tmp_path / "checkpoint").exists()
 
 
 SUBMITTED = """

@@ -34,13 +34,24 @@ def test_it_says_what_a_dataflow_becomes(monkeypatch, capsys, flow):
     assert code == 0
     said = " ".join(printed.split())
     for line in (
-        "lines: source, parquet split: one Python worker for each partition (split with threads as planned, or 1); computed",
+        "split: one Python worker for each partition (split with auto threads (as planned, else 1)); computed",
         "lines -> split: shuffle: repartition(4), the rows where id > 1 count: Spark itself; computed once for all",
         "split -> count: key: by_key: placed by word on spark.sql.shuffle.partitions instances, by a mapping learnt in each",
         "kept: sink, parquet, every row once: a folder for each batch of a stream",
         "count -> kept: forward: no shuffle: rows stay in their partitions",
     ):
         assert line in said
+
+
+def test_it_writes_a_script_that_says_how_to_call_it(monkeypatch, capsys, flow):
+    monkeypatch.chdir(flow.parent)
+    (flow.parent / "words.py").write_text("")
+    code, _, beside = told(monkeypatch, capsys, "run", flow, "--checkpoint", "c'", "--until-read", "--submit", "job.py")
+    assert code == 0
+    assert "spark-submit --py-files words.py job.py" in " ".join(beside.split())
+    script = (flow.parent / "job.py").read_text()
+    compile(script, "job.py", "exec")
+    assert """checkpoint="c'",\n        trigger={'availableNow': True},\n""" in script
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from evenly.dataflow.builder import Flow
 from evenly.dataflow.ends import check_ends
 from evenly.dataflow.files import dataflow_yaml, parse_dataflow
 from evenly.dataflow.functions import load, target_of
+from evenly.dataflow.shown import shown
 from evenly.dataflow.stages import only_source, stages_of
 from evenly.errors import InvalidDataflow
 
@@ -64,6 +65,10 @@ def test_forward_edges_between_rows_and_batches_are_one_worker_whatever_their_sh
         ("sink", ["one"], []),
     ]
     assert {edge.end for edge in found[1].inputs} == {"way 0", "way 1", "way 2"}
+    told = shown(flow.dataflow())
+    assert told[0] == "source: source, rate"  # one stage reads it, by three edges
+    assert told[1].endswith("computed once for all that read it, and persisted while a batch runs")
+    assert "  way 1 -> end: forward: handed on inside the worker while it runs" in told
 
 
 def test_a_shuffle_a_condition_or_a_second_stage_ends_a_worker():

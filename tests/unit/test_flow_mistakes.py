@@ -227,7 +227,10 @@ def test_two_sources_of_a_stream_are_refused_with_the_line_of_the_second():
 @pytest.mark.parametrize(
     ("build", "said"),
     [
-        (lambda read: read.row(one, schema="id long", threads=0), "the threads of 'one' must be from 1 to 1024, or auto, got 0"),
+        (
+            lambda read: read.row(one, schema="id long", threads=0),
+            "the threads of 'one' must be from 1 to 1024, or auto, got 0",
+        ),
         (lambda read: read.row(one, schema="id long", threads=-3), "or auto, got -3"),
         (lambda read: read.row(one, schema="id long", threads=True), "or auto, got True"),
         (lambda read: read.shuffle(0).row(one, schema="id long"), "must be from 1 to 10000, got 0"),

@@ -17,8 +17,6 @@ _SCRIPT = '''"""A dataflow for spark-submit, which says on which master and with
 {command}
 """
 
-from pyspark.sql import SparkSession
-
 import evenly
 from evenly.dataflow.files import parse_dataflow
 
@@ -26,10 +24,8 @@ FLOW = {flow}
 
 
 def main() -> None:
-    spark = SparkSession.builder.appName({name!r}).getOrCreate()
     query = evenly.run(
         parse_dataflow(FLOW, file={file!r}),
-        spark=spark,
         checkpoint={checkpoint!r},
         trigger={trigger!r},
         exactly_once={exactly_once!r},
@@ -51,7 +47,6 @@ def job_script(flow: Dataflow, checkpoint: str | None, trigger: Mapping[str, Any
     return _SCRIPT.format(
         command=submit_command(flow, Path("job.py")),
         flow=f'"""\\\n{text}"""' if plain else repr(text),
-        name=flow.name,
         file=flow.file or "dataflow",
         checkpoint=checkpoint,
         trigger=None if trigger is None else dict(trigger),

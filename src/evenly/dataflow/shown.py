@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from evenly.dataflow.ends import FILES, SENT
 from evenly.dataflow.graph import Dataflow, Edge, Operator
@@ -12,8 +12,10 @@ from evenly.dataflow.stages import Stage, stages_of
 def shown(flow: Dataflow) -> list[str]:
     """The lines of a dataflow that can be run; one that cannot is refused."""
     lines = []
-    for stage in stages_of(flow):
-        lines.append(f"{' + '.join(stage.operators)}: {_stage(flow, stage)}")
+    stages = stages_of(flow)
+    for stage in stages:
+        kept = "; computed once for all that read it, and persisted while a batch runs" if _is_kept(flow, stage, stages) else ""
+        lines.append(f"{' + '.join(stage.operators)}: {_stage(flow, stage)}{kept}")
         lines += [f"  {edge.start} -> {edge.end}: {_edge(flow, stage, edge)}" for edge in _edges(flow, stage)]
     return lines
 
@@ -28,18 +30,18 @@ def _stage(flow: Dataflow, stage: Stage) -> str:
     one = flow.by_name[stage.operators[0]]
     match stage.kind:
         case "source":
-            return _source(one) + _once(flow, stage)
+            return _source(one)
         case "sink":
             return f"sink, {_sink(one)}"
         case "worker":
             called = [f"{name} with {_threads(flow.by_name[name])}" for name in stage.operators]
-            return f"one Python worker for each partition ({', '.join(called)})" + _once(flow, stage)
+            return f"one Python worker for each partition ({', '.join(called)})"
         case "cost":
-            return f"apply_by_cost, {_threads(one)} in each task" + _once(flow, stage)
+            return f"apply_by_cost, {_threads(one)} in each task"
         case "frame":
-            return "Spark itself" + _once(flow, stage)
+            return "Spark itself"
         case "state":
-            return "stream_by_key: Spark's state, on instances of a mapping that changes with the keys" + _once(flow, stage)
+            return "stream_by_key: Spark's state, on instances of a mapping that changes with the keys"
 
 
 def _source(one: Operator) -> str:
@@ -60,16 +62,16 @@ def _sink(one: Operator) -> str:
 
 def _threads(one: Operator) -> str:
     if one.threads is None:
-        return "threads as planned, or 1"
+        return "auto threads (as planned, else 1)"
     return "1 thread" if one.threads == 1 else f"{one.threads} threads"
 
 
-def _once(flow: Dataflow, stage: Stage) -> str:
-    """Whether its rows are read several times."""
-    leaving = [edge for name in stage.exits for edge in flow.out_of[name] if edge.end not in stage.operators]
-    keyed = any(edge.grouping == "key" and flow.by_name[edge.end].kind != "state" for edge in leaving)
-    several = len(leaving) > 1 or (keyed and stage.kind != "source")
-    return "; computed once for all that read it, and persisted while a batch runs" if several else ""
+def _is_kept(flow: Dataflow, stage: Stage, stages: Sequence[Stage]) -> bool:
+    """Whether its rows are read several times: by stages, or once more because a mapping is learnt from them."""
+    readers = [edge for other in stages for edge in other.inputs if edge.start in stage.exits]
+    learnt = any(edge.grouping == "key" and flow.by_name[edge.end].kind != "state" for edge in readers)
+    several = sum(any(edge in other.inputs for edge in readers) for other in stages) > 1
+    return several or len(stage.exits) > 1 or (learnt and stage.kind != "source")
 
 
 def _edge(flow: Dataflow, stage: Stage, edge: Edge) -> str:

@@ -49,7 +49,8 @@ def run(
         query.awaitTermination()
 
     - `flow`: a `Dataflow`, a `Flow` that was built in Python, or the path of a YAML file (`evenly.dataflow.files`).
-    - `spark`: your session; None: one on this machine. `trigger`, `query_name`: those of the query.
+    - `spark`: your session; None: one on this machine, and under spark-submit the one that it has set up.
+    - `trigger`, `query_name`: those of the query.
     - `watch`: a `FlowWatch` that says what each batch and its operators took.
     - `exactly_once`: refuse a dataflow with a sink that may hold a row twice, as `exactly_once` of a sink does for one.
     - `plan`: a plan for Spark (`evenly.planning.micro_batches.plan_on_spark`): operators with `threads: auto` have its threads,
@@ -69,7 +70,7 @@ def run(
     _check_plan(described, plan, replan=replan)
     if replan and checkpoint is None:
         raise InvalidParameter("replan is for a streaming query, between whose batches something can change: give checkpoint=")
-    session = local_session(described.name) if spark is None else spark
+    session = _session(described.name) if spark is None else spark
     require(session, Feature.FOLDERS, by="evenly.run", remedy="Use a classic session")
     check_paths(session, described)
     if checkpoint is not None:
@@ -82,6 +83,12 @@ def run(
             raise described.error(f"{one.name!r} has state, of a stream: give checkpoint=, or group in a `frame` operator", one)
     _run_once(described, stages, session, watch, plan)
     return None
+
+
+def _session(name: str) -> SparkSession:
+    if "PYSPARK_GATEWAY_PORT" in os.environ:  # set by spark-submit, which knows master and settings
+        return SparkSession.Builder().appName(name).getOrCreate()
+    return local_session(name)
 
 
 def _described(flow: Dataflow | Flow | str | os.PathLike[str]) -> Dataflow:
