@@ -15,12 +15,15 @@ from browsing import chromium, needs_chromium
 from evenly.diagnosis.keys import HeavyKey, KeysAt, KeysDiagnosis
 from evenly.diagnosis.state import StateDiagnosis, checkpoint_diagnosis
 from evenly.lab.papers.verdicts import number
+from evenly.planning.observed.verdict import verdict
 from evenly.report.comparison import Comparison, PlacedRun
 from evenly.report.comparison_page import comparison_page
 from evenly.report.diagnosis_page import checkpoint_page, keys_page
 from evenly.report.figures import PaperFigure
+from evenly.report.run_page import run_page
 from evenly.report.verdict_table import PaperVerdicts, verdict_page
 from evenly.streams import zipf
+from flow_batches import PLAN, batch, measured
 
 pytestmark = needs_chromium
 WIDTHS = (390, 1280)
@@ -73,6 +76,8 @@ def pages(tmp_path, monkeypatch):
     made_pages["diagnose keys"] = keys_page(str(keys), found, table)
     state = checkpoint_diagnosis(str(keys), [StateDiagnosis(0, LONG, "default", 7, (100, 1, 1, 1))], ())
     made_pages["diagnose checkpoint"] = checkpoint_page(state, table)
+    batches = [batch(at, 1_000, 1.0 + at / 40, measured(LONG, 1_000, 0.5), completion_s=1.5) for at in range(64)]
+    made_pages["run"] = run_page(LONG, batches, verdict(batches, PLAN, trigger_s=2.0), [LONG], None)
     return made_pages
 
 

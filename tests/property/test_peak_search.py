@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenly.errors import InvalidParameter
-from evenly.planning.observed.peak import PeakSearch
+from evenly.planning.observed.peak import Peak, PeakSearch, Trial
+from evenly.planning.observed.verdict import verdict
 
 RATES = st.floats(0.01, 1e6)
 
@@ -33,6 +34,13 @@ def test_it_ends_whatever_the_answers(first, answers):
     assert search.rate is None
     held = [rate for rate, it in search.trials if it]
     assert search.peak == max(held, default=None)
+
+
+def test_a_peak_has_the_verdict_of_its_rate():
+    held, broke = (verdict([], trigger_s=1.0) for _ in range(2))
+    assert Peak(5.0, 9.0, (Trial(5.0, held), Trial(9.0, broke))).verdict is held
+    assert Peak(None, 9.0, (Trial(9.0, broke),)).verdict is broke
+    assert Peak(None, None, ()).verdict is None
 
 
 def test_a_rate_that_cannot_be_is_refused():

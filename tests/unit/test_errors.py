@@ -48,6 +48,7 @@ BUILTIN = {
     errors.InvalidCheckpoint: ValueError,
     errors.ImmovableState: ValueError,
     errors.WaitsForItself: RuntimeError,
+    errors.DidNotEnd: TimeoutError,
     errors.InvalidDataflow: ValueError,
     errors.InvalidModel: ValueError,
     errors.DoesNotFit: ValueError,

@@ -54,6 +54,13 @@ def test_the_operator_of_the_longest_stage_broke():
     assert verdict(run(0.8, 0.3, 0.4), PLAN, trigger_s=1.0).broke == ""
 
 
+def test_the_rate_is_what_was_offered_where_that_is_known():
+    batches = [batch(at, 1_000, 1.6, interval_s=1.6, rate=900.0) for at in range(8)]
+    assert verdict(batches, trigger_s=1.0).rate == 900.0
+    batches[-1] = batch(8, 1_000, 1.6, interval_s=1.6, rate=800.0)  # it changed on the way
+    assert verdict(batches, trigger_s=1.0).rate == pytest.approx(6_000 / 1.6 / 6, rel=0.2)
+
+
 def test_of_operators_in_one_worker_the_busier_broke():
     batches = [
         batch(at, 100, 2.0, measured("idle", 100, 1.5, busy_pct=10.0), measured("busy", 100, 1.5, busy_pct=85.0))

@@ -112,7 +112,7 @@ def run_command(
     finally:
         watch.batches  # noqa: B018 - what Spark tells of the last one, while it still can
         spark.stop()
-    verdict = None if batch else watch.verdict(planned)
+    verdict = None if batch else watch.verdict(planned) if peak is None else peak.verdict
     if page is not None:
         write_whole(page, run_page(flow.name, watch.batches, verdict, watch.changes, peak))
     if json:

@@ -16,6 +16,8 @@ from evenly.report.numbers import plain
 _HEADINGS = ("operator", "rows in", "rows out", "ms a row", "busy s", "waiting s", "threads", "cpu %", "MiB", "λ %")
 _COMPARED = ("operator", "threads planned", "now", "rows/s planned", "now", "stage s predicted", "now")
 _MIB = 2**20
+_NULLS = ("batch", "call_ms")
+"""Fields that are null where they do not apply; others are left out then."""
 
 
 def run_results(
@@ -40,7 +42,7 @@ def run_results(
     if verdict is not None:
         found += [_compared(it) for it in verdict.operators]
         found.append(_verdict(verdict))
-    return found
+    return [{name: value for name, value in it.items() if value is not None or name in _NULLS} for it in found]
 
 
 def _operator(number: int | None, it: Measured) -> dict[str, object]:

@@ -98,6 +98,12 @@ class Peak:
     trials: tuple[Trial, ...]
 
     @property
+    def verdict(self) -> Verdict | None:
+        """What the batches showed at the highest rate that held, or at the last that was tried; None: none was."""
+        held = [one.verdict for one in self.trials if one.rate == self.rate]
+        return (held or [one.verdict for one in self.trials[-1:]] or [None])[0]
+
+    @property
     def broke(self) -> str:
         """The operator that broke first at the lowest rate that did not hold; "" if none is known."""
         return next((one.verdict.broke for one in self.trials if one.rate == self.breaks_at), "")

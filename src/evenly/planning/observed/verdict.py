@@ -101,7 +101,11 @@ def verdict(
 
 
 def _rate(found: Sequence[FlowBatch]) -> float | None:
-    """Rows/s from the beginning of the first batch to that of the last: the rows of a batch arrived before it began."""
+    """Rows/s that a replay offered; else from the beginning of the first batch to that of the last, for the rows of a batch
+    arrived before it began."""
+    offered = {one.offered_rate for one in found}
+    if len(offered) == 1 and (rate := offered.pop()) is not None:
+        return rate
     told = [(one.began_s, one.rows) for one in found if one.began_s is not None and one.rows is not None]
     if len(told) < 2:
         return None
