@@ -234,7 +234,9 @@ def test_batches_one_after_the_other_have_an_asymptote():
     rows = endless.rows_per_batch
     assert endless.batch_s(rows) * 50 == pytest.approx(rows)
     assert endless.interval_s == pytest.approx(endless.batch_s(rows))
+    assert "50 rows/s" in endless._repr_html_()
     above = replace(endless, rate=1000.0)
+    assert "below the planned one" in above._repr_html_()
     assert (above.rows_per_batch, above.interval_s, above.completion_s_mean) == (math.inf, math.inf, math.inf)
 
 

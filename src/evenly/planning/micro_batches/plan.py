@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from evenly.dataflow.graph import Dataflow
+from evenly.notebook import shown
 from evenly.planning.micro_batches.engine import EngineCosts
 
 _ENOUGH_STEPS = 200
@@ -131,6 +132,19 @@ class SparkPlan:
         """The operator that decides the longest stage at the peak ("": none was measured)."""
         measured = [stage for stage in self.stages if stage.binding]
         return max(measured, key=lambda stage: stage.row_s).binding if measured else ""
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        rows = self.rows_per_batch
+        facts: dict[str, object] = {
+            "planned rate": f"{self.rate:g} rows/s",
+            "highest rate": f"{self.peak_rate:.4g} rows/s{'' if self.holds else ': below the planned one'}",
+            "first to break": self.first_to_break or "nothing that was measured",
+            "task slots": self.slots,
+            "batches": f"{rows:,.0f} rows every {self.interval_s:.3g} s, each takes {self.batch_s(rows):.3g} s",
+            "threads in a task": ", ".join(f"{name} {count}" for name, count in self.threads.items()),
+        }
+        return shown(f"Plan of {self.flow.name} on Spark", facts, {"stages, s": [stage.seconds(rows) for stage in self.stages]})
 
     def applied(self) -> Dataflow:
         """The dataflow with the threads of the plan."""
