@@ -206,6 +206,10 @@ def test_exactly_once_can_be_asked_of_all_sinks_and_needs_a_source_that_can_be_r
     refused(socket)
     with pytest.raises(InvalidDataflow, match=r"line 3: .*the source 'read' \(socket\) cannot give rows a second time"):
         refused(socket, exactly_once=True)
+    losing = YAML.replace(READ, read(KAFKA.replace("subscribe: t", "Subscribe: t, failOnDataLoss: false")))
+    refused(losing)
+    with pytest.raises(InvalidDataflow, match=r"line 3: .*the source 'read' goes on without messages that are gone"):
+        refused(losing, exactly_once=True)
 
 
 def test_what_is_asked_of_a_sink_is_written_and_read_back():

@@ -36,12 +36,9 @@ def check_ends(flow: Dataflow, *, exactly_once: bool = False) -> None:
             _check(flow, one)
         if one.kind == "sink" and (one.exactly_once or exactly_once):
             _check_once(flow, one)
-        if one.kind == "source" and one.format.lower() == "socket" and _wanted(flow, exactly_once):
-            raise flow.error(
-                f"every row is to be there exactly once, and the source {one.name!r} (socket) cannot give rows a second time: "
-                "read from files or Kafka, or leave exactly_once out",
-                one,
-            )
+    if exactly_once or any(one.exactly_once for one in flow.operators):
+        for one in flow.operators:
+            _check_read_again(flow, one)
 
 
 def check_replays(flow: Dataflow, *, paced: bool = True) -> None:
@@ -54,8 +51,20 @@ def check_replays(flow: Dataflow, *, paced: bool = True) -> None:
                 raise flow.error(f"the source {one.name!r}: {error}", one) from error
 
 
-def _wanted(flow: Dataflow, exactly_once: bool) -> bool:  # noqa: FBT001 - of this module
-    return exactly_once or any(one.exactly_once for one in flow.operators)
+def _check_read_again(flow: Dataflow, one: Operator) -> None:
+    """Refuse a source that may leave out rows when it is read again."""
+    if one.kind != "source":
+        return
+    told = {name.lower(): value.lower() for name, value in one.options.items()}
+    why = ""
+    if one.format.lower() == "socket":
+        why = "(socket) cannot give rows a second time: read from files or Kafka"
+    elif one.format == KAFKA and told.get("failondataloss") == "false":
+        why = "goes on without messages that are gone: leave failOnDataLoss out"
+    if why:
+        raise flow.error(
+            f"every row is to be there exactly once, and the source {one.name!r} {why}, or leave exactly_once out", one
+        )
 
 
 def _check_once(flow: Dataflow, one: Operator) -> None:
@@ -88,8 +97,9 @@ def _check(flow: Dataflow, one: Operator) -> None:
 
 
 def _check_options(flow: Dataflow, one: Operator, what: str) -> None:
+    given = {name.lower() for name in one.options} if one.format == KAFKA else one.options.keys()  # Spark's have no case
     for name in _NEEDS.get(one.format, ()):
-        if name not in one.options:
+        if name not in given:
             raise flow.error(f"{what} is {one.format}: give it the option {name!r}", one)
     takes = _TAKES.get(one.format, ())
     for name in one.options if takes else ():
@@ -110,8 +120,8 @@ def _check_source(flow: Dataflow, one: Operator, what: str) -> None:
     if one.format == TABLE and one.schema:
         raise flow.error(f"{what} is a table, which has a schema: leave `schema` out", one)
     if one.format == KAFKA:
-        given = [name for name in _SUBSCRIPTIONS if name in one.options]
-        if len(given) != 1:
+        given = {name.lower() for name in one.options}
+        if sum(name.lower() in given for name in _SUBSCRIPTIONS) != 1:
             raise flow.error(f"{what} is kafka: give it one of the options {', '.join(_SUBSCRIPTIONS)}", one)
         if one.schema:
             raise flow.error(f"{what} is kafka, which has columns of its own (key, value, topic, …): leave `schema` out", one)

@@ -119,7 +119,7 @@ def check_columns(flow: Dataflow, one: Operator, rows: DataFrame, *, streaming: 
                 "`value`, text or binary (and key, topic, partition, headers), such as to_json(struct(*)) makes",
                 one,
             )
-        if "topic" not in one.options and not isinstance(kinds.get("topic"), StringType):
+        if "topic" not in map(str.lower, one.options) and not isinstance(kinds.get("topic"), StringType):
             raise flow.error(f"the sink {one.name!r} is kafka: give it the option 'topic', or rows a column `topic`", one)
     if one.format == "text" and [type(kind) for kind in kinds.values()] != [StringType]:
         raise flow.error(f"the sink {one.name!r} is text: it takes one column, a string, and gets {rows.dtypes}", one)
