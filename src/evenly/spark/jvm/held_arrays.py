@@ -18,7 +18,7 @@ _COLUMNS = "org.apache.spark.sql.classic.ExpressionUtils"
 def held_arrays(row: DataFrame) -> list[Column]:
     """Every column of a frame of one row, all of arrays, which the plan of that frame holds itself: no job runs."""
     held = row._jdf.queryExecution().executedPlan().executeCollect()[0]
-    schema, client = row._jdf.schema(), row.sparkSession._jvm._gateway_client
+    schema, client = row._jdf.schema(), row._jdf._gateway_client
     literal, columns = (JavaClass(name, client) for name in (_LITERAL, _COLUMNS))
     arrays = [literal(held.getArray(at), schema.apply(at).dataType()) for at in range(len(row.columns))]
     return [ClassicColumn(columns.column(array)) for array in arrays]

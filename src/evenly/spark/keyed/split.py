@@ -22,7 +22,7 @@ from evenly.spark.features import Feature, require
 from evenly.spark.frames import check_frame, check_new_column
 from evenly.spark.keyed.keys import Key, check_distinct, hashed, key_names, named
 from evenly.spark.keyed.learning import learn_mapping
-from evenly.spark.placing.lookup import entry, lookup_tables, smallest
+from evenly.spark.placing.lookup import entry_or_null, lookup_tables, smallest
 from evenly.spark.placing.mapping_check import check_is, check_mapping
 from evenly.spark.placing.own_columns import own_name
 from evenly.spark.placing.placement import AT, with_instance
@@ -124,10 +124,10 @@ def placed_by_part(
         steps = steps.withColumn(_SPREAD, F.monotonically_increasing_id())
         spread = hashed("xxhash64", (_SPREAD,))
     steps = steps.withColumn(_SPREAD, F.when(F.expr(is_split), spread))
-    steps = steps.withColumns({_FROM: entry(tables["starts"], NUMBER), _MANY: entry(tables["sizes"], NUMBER)})
+    steps = steps.withColumns({_FROM: entry_or_null(tables["starts"], NUMBER), _MANY: entry_or_null(tables["sizes"], NUMBER)})
     place = f"cast({_FROM} as int) + cast(pmod({_SPREAD}, {_MANY}) as int)"
     steps = steps.withColumn(_PLACE, F.expr(f"if({is_split}, {place}, null)"))
-    steps = steps.withColumns({column: entry(tables[name], _PLACE) for name, column in _DRAWN.items()})
+    steps = steps.withColumns({column: entry_or_null(tables[name], _PLACE) for name, column in _DRAWN.items()})
     here = f"shiftrightunsigned({_SPREAD}, 33) < {_DRAWN['cuts']}"
     drawn = f"cast(if({here}, {_DRAWN['parts']}, {_DRAWN['others']}) as int)"
     steps = steps.withColumn(AT, F.expr(f"if({is_split}, {drawn}, {AT})"))

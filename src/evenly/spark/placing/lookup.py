@@ -62,25 +62,33 @@ class ById:
         placed, told = (np.concatenate([in_places(half, each) for half in halves]) for each in (ids, values))
         return cls(placed.view(np.int64), smallest(told), halves[0].size.bit_length() - 1)
 
-    def tables(self, name: str) -> dict[str, Table]:
-        """What `lookup_tables` is to be given for this, under this name."""
-        return {f"{name} ids": self.ids, f"{name} values": self.values}
+    def tables(self, name: str, kind: np.dtype[Any] | None = None) -> dict[str, Table]:
+        """What `lookup_tables` is to be given for this, under this name; with values of a larger type than they need."""
+        values = self.values if kind is None else self.values.astype(kind)
+        return {f"{name} ids": self.ids, f"{name} values": values}
 
     def found(self, known: dict[str, Column], name: str, identity: str, otherwise: Column) -> Column:
         """The value of the id in column `identity`, a BIGINT, or else `otherwise`, which is not null; `known` are the tables
         that `lookup_tables` gave. Written with functions and SQL: a method of a column is ten calls of the JVM, a function two.
         """
         size = 1 << self.bits
-        ids, identified = known[f"{name} ids"], F.col(identity)
-        second = f"cast(shiftrightunsigned({identity}, {64 - self.bits}) as int) + {size}"
-        first = f"cast({identity} & {size - 1}L as int)"
-        in_second = F.when(F.equal_null(entry(ids, second), identified), F.expr(second))
-        place = F.nvl(F.when(F.equal_null(entry(ids, first), identified), F.expr(first)), in_second)
-        return F.nvl(F.get(known[f"{name} values"], place), otherwise)
+        first, second = f"{identity} & {size - 1}L", f"shiftrightunsigned({identity}, {64 - self.bits}) | {size}L"
+        there, elsewhere = (F.equal_null(entry(known[f"{name} ids"], place), F.col(identity)) for place in (first, second))
+        place = F.call_function("if", there, F.expr(first), F.when(elsewhere, F.expr(second)))
+        return F.nvl(F.get(known[f"{name} values"], F.call_function("int", place)), otherwise)
 
 
 def entry(table: Column, place: str) -> Column:
-    """What a table has at a place, which is told in SQL."""
+    """What a table has at a place that it has, told in SQL as a whole number of any type, never null.
+
+    Not `get`, which takes an INT alone: a cast is half a dozen objects in every task behind the shuffle. But null is no place:
+    in ANSI mode Spark takes `array[null]` for an entry, if the array has no null in it.
+    """
+    return table[F.expr(place)]
+
+
+def entry_or_null(table: Column, place: str) -> Column:
+    """What a table has at a place, an INT; null beyond its end, and where the place is null."""
     return F.get(table, F.expr(place))
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Self
 
+import numpy as np
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -31,7 +32,7 @@ AT = own_name("instance")
 def with_instance(df: DataFrame, mapping: Mapping, names: tuple[str, ...], column: str) -> DataFrame:
     """`df` with the instance of each row, an INT: what `repartitionById` takes."""
     known = _Tables.of(df, (Span(mapping),))
-    return _routed(df, known, names, None).withColumn(column, _step("routed")).drop(*_STEPS)
+    return _routed(df, known, names, None).withColumn(column, F.expr(f"int({_name('routed')})")).drop(*_STEPS)
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ def with_slot_of_window(
     steps = _routed(df, known, names, window)
     if observe is not None:
         newest = _begun(df, window, spans[-1]) if len(spans) > 1 else None
-        steps = observe(steps, _step("routed"), _step("id"), newest)
+        steps = observe(steps, F.expr(f"int({_name('routed')})"), _step("id"), newest)
     return _slotted(steps, known, names if window is None else (window, *names), column)
 
 
@@ -96,28 +97,29 @@ class _Tables:
         """For expressions over `df`; with `slots` those that lead to a slot too."""
         mappings = [span.mapping for span in spans]
         heavy = [ById.of(it.heavy_keys, it.heavy_instances) if it.heavy_keys.size else None for it in mappings]
-        tables: dict[str, Table] = {f"buckets {at}": smallest(it.buckets) for at, it in enumerate(mappings)}
+        # All instances in one type: no cast where one table's entry stands in for another's.
+        kind = smallest(np.array([it.instances for it in mappings])).dtype
+        tables: dict[str, Table] = {f"buckets {at}": it.buckets.astype(kind) for at, it in enumerate(mappings)}
         for at, by_id in enumerate(heavy):
-            tables |= {} if by_id is None else by_id.tables(f"heavy {at}")
+            tables |= {} if by_id is None else by_id.tables(f"heavy {at}", kind)
         if slots:
             tables["constants"] = murmur3.partition_constants(mappings[-1].instances)
         return cls(spans, heavy, lookup_tables(df, tables))
 
     def instance(self, at: int) -> Column:
         """The instance of a key in a span, a bucket's or its own."""
-        bucket = f"cast(pmod({_name('id')}, {self.spans[at].mapping.buckets.size}L) as int)"
-        routed = entry(self.columns[f"buckets {at}"], bucket)
+        routed = entry(self.columns[f"buckets {at}"], f"pmod({_name('id')}, {self.spans[at].mapping.buckets.size}L)")
         heavy = self.heavy[at]
         return routed if heavy is None else heavy.found(self.columns, f"heavy {at}", _name("id"), routed)
 
 
 def _routed(df: DataFrame, known: _Tables, names: tuple[str, ...], window: str | None) -> DataFrame:
-    """`df` with the step "routed": the instance of each row's key, an INT."""
+    """`df` with the step "routed": the instance of each row's key."""
     steps = df.withColumn(_name("id"), key_id(names))
     routed = known.instance(0)
     for at, span in enumerate(known.spans[1:], start=1):
         routed = F.when(_begun(df, window, span), known.instance(at)).otherwise(routed)
-    return steps.withColumn(_name("routed"), routed.cast("int"))
+    return steps.withColumn(_name("routed"), routed)
 
 
 def _slotted(steps: DataFrame, known: _Tables, hashed_by: tuple[str, ...], column: str) -> DataFrame:
@@ -129,14 +131,16 @@ def _slotted(steps: DataFrame, known: _Tables, hashed_by: tuple[str, ...], colum
 
 
 def turned(mixed: str) -> str:
-    """The first half of undoing the mix of a slot, in SQL; `slot_of` is the second. (A value that is used twice is a step.)"""
-    return _product32(mixed, murmur3.UNMIX_FIRST)
+    """The first half of undoing the mix of a slot, in SQL, a BIGINT of 32 bits; `slot_of` is the second. (A value that is used
+    twice is a step.)"""
+    return f"({_product(mixed, murmur3.UNMIX_FIRST)} & {2**32 - 1}L)"
 
 
 def slot_of(turned: str) -> str:
     """The slot, of what `turned` gives, in SQL."""
     bits = murmur3.UNMIX_ROTATION
-    return _product32(f"(shiftrightunsigned({turned}, {bits}) | shiftleft({turned}, {32 - bits}))", murmur3.UNMIX_SECOND)
+    rotated = f"(shiftright({turned}, {bits}) | shiftleft({turned} & {2**bits - 1}L, {32 - bits}))"
+    return f"cast(shiftright(shiftleft({_product(rotated, murmur3.UNMIX_SECOND)}, 32), 32) as int)"
 
 
 def _begun(df: DataFrame, window: str | None, span: Span) -> Column:
@@ -150,9 +154,9 @@ def _begun(df: DataFrame, window: str | None, span: Span) -> Column:
     return F.col(start) >= F.expr(f"timestamp_micros({span.from_us}L)")
 
 
-def _product32(x: str, factor: int) -> str:
-    """x times a constant modulo 2^32, as a signed INT, without an overflow on the way; in SQL."""
-    return f"cast(shiftright(shiftleft(cast({x} as bigint) * ({murmur3.signed32(factor)}L), 32), 32) as int)"
+def _product(x: str, factor: int) -> str:
+    """x of 32 bits, signed or not, times a constant: 64 bits hold it, and the last 32 are the product modulo 2^32; in SQL."""
+    return f"({x} * ({murmur3.signed32(factor)}L))"
 
 
 def _name(step: str) -> str:
