@@ -101,7 +101,7 @@ class Peak:
     def verdict(self) -> Verdict | None:
         """What the batches showed at the highest rate that held, or at the last that was tried; None: none was."""
         held = [one.verdict for one in self.trials if one.rate == self.rate]
-        return (held or [one.verdict for one in self.trials[-1:]] or [None])[0]
+        return next(iter(held or [one.verdict for one in self.trials[-1:]]), None)
 
     @property
     def broke(self) -> str:
