@@ -284,9 +284,10 @@ def main() -> None:
         print_json("flow_peaks", {"cases": wanted, "trigger": options.trigger, "batches": options.batches}, [*rows, summary])
         return
     _print(told)
+    fitted = "of one case is none" if summary["r_squared"] is None else f"{summary['r_squared']:.3f}"
     say(
-        f"Observed peak within {100 * BAR_PEAK:.0f} % of the predicted one in {summary['within']} of {len(told)} cases; R² "
-        f"{summary['r_squared']:.3f} (at least {BAR_R2}); batch durations within {100 * BAR_BATCH:.0f} % in "
+        f"Observed peak within {100 * BAR_PEAK:.0f} % of the predicted one in {summary['within']} of {len(told)} cases "
+        f"(at least {BAR_CASES:.0%}); R² {fitted} (at least {BAR_R2}); batch durations within {100 * BAR_BATCH:.0f} % in "
         f"{summary['batches_within']} of {summary['batches']}; {time.perf_counter() - begun:.0f} s in all"
     )
 
@@ -297,7 +298,7 @@ def _summary(told: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return {
         "series": "all",
         "within": sum(abs(one["ratio"] - 1.0) <= BAR_PEAK for one in told),
-        "r_squared": r_squared(predicted, observed) if len(told) > 1 else float("nan"),
+        "r_squared": r_squared(predicted, observed) if len(told) > 1 else None,
         "batches": len(off),
         "batches_within": sum(abs(one) <= 100.0 * BAR_BATCH for one in off),
     }

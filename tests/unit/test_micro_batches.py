@@ -372,6 +372,8 @@ def test_threads_grow_until_two_in_a_row_carry_no_more():
     assert [point.threads for point in profile_curve(measured)] == [1, 2, 4, 8, 16, 32]
     assert asked == [1, 2, 4, 8, 16, 32]
     assert [point.threads for point in profile_curve(measured, most_threads=5)] == [1, 2, 4]
+    assert [point.threads for point in profile_curve(measured, given=3)] == [1, 3]
+    assert [point.threads for point in profile_curve(measured, given=1)] == [1]
 
 
 def test_the_slope_leaves_out_what_every_size_takes():

@@ -96,8 +96,16 @@ def slope(small: tuple[float, float], large: tuple[float, float]) -> float:
     return found if found > 0.0 else many_s / many
 
 
-def profile_curve(measure: Callable[[int], CurvePoint], *, most_threads: int = THREADS[-1]) -> Iterator[CurvePoint]:
-    """A point for each number of threads, until two in a row carry no more than what is there."""
+def profile_curve(
+    measure: Callable[[int], CurvePoint], *, given: int | None = None, most_threads: int = THREADS[-1]
+) -> Iterator[CurvePoint]:
+    """A point for each number of threads, until two in a row carry no more than what is there.
+
+    Where a description gives a number, it is measured with that and with 1 alone: a function may not bear more.
+    """
+    if given is not None:
+        yield from map(measure, sorted({1, given}))
+        return
     best, idle = 0.0, 0
     for threads in THREADS:
         if threads > most_threads or idle == 2:

@@ -149,7 +149,11 @@ class _Profile:
         sizes = Sizes(self._how.seconds, sum(took_s) / len(took_s))
         self._run(1, 2)  # every slot has its Python worker then
         points: list[CurvePoint] = []
-        for point in profile_curve(lambda threads: self._point(threads, sizes), most_threads=self._how.most_threads):
+
+        def measured(threads: int) -> CurvePoint:
+            return self._point(threads, sizes)
+
+        for point in profile_curve(measured, given=one.threads, most_threads=self._how.most_threads):
             points.append(point)
             if told is not None:
                 told(one.model_name, point)
@@ -179,9 +183,14 @@ class _Profile:
         told = ran.where(F.col(REPORT).isNotNull()).select(REPORT).collect()
         reports = [WorkerReport.from_bytes(bytes(row[0])) for row in told]
         self._peak_bytes = max(self._peak_bytes, *(one.peak_bytes for one in reports))
+        came = sum(counted.rows_in for one in reports for counted in one.operators)
+        if came != rows_per_slot * self._slots:
+            raise InvalidModel(
+                f"{self._name!r} got {came} rows of {rows_per_slot * self._slots}: its sample has changed meanwhile"
+            )
         # Each task by its own clock: they do not begin at the same moment, which is no matter of the operator.
-        task_s = sum(one.ended_s - one.begun_s for one in reports) / self._slots
-        return _Ran(task_s, sum(one.cpu_s for one in reports) / self._slots)
+        task_s = sum(one.ended_s - one.begun_s for one in reports) / len(reports)
+        return _Ran(task_s, sum(one.cpu_s for one in reports) / len(reports))
 
     def _frames(self, threads: int) -> Frames:
         operators = tuple(replace(one, threads=threads) if one.name == self._name else one for one in self._flow.operators)
