@@ -11,7 +11,7 @@ SCHEDULES := 300
 FAULTS := faults-$(SEED)-$(SCHEDULES).json
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long lint test-unit test-spark test-browser test-old-spark test-wheel test-faults bench-micro bench-spark bench-groups bench-hot-key \
+.PHONY: help demo test test-long lint test-unit test-spark test-browser test-old-spark test-kafka test-wheel test-faults bench-micro bench-spark bench-groups bench-hot-key \
 	bench-emission bench-word-count bench-outbox bench-dataflow bench-flows bench-shuffle bench-cost bench-keys bench-stage bench-streaming bench-drift bench-diagnosis bench-plan papers recorded lock format clean
 
 help: ## Explain every target
@@ -44,6 +44,9 @@ test-browser: $(READY) ## Run the tests that look at pages in a browser
 
 test-old-spark: $(READY) ## Run a short test on PySpark 3.5 and 4.0, each in an environment of its own (downloads 600 MB)
 	sh scripts/old_spark.sh $(BIN)/python
+
+test-kafka: $(READY) $(CLASSES) ## Run dataflows from and to a real Kafka on loopback (its jars, 60 MB, are fetched once by mvn)
+	$(BIN)/python -m pytest tests/kafka
 
 test-wheel: $(READY) ## Install the wheel on each of Python 3.11 to 3.14 that there is and run the demo from it (downloads 500 MB)
 	sh scripts/wheel.sh $(BIN)/python

@@ -191,7 +191,7 @@ def run_slots(slots: int, wanted: Sequence[str], *, trigger_s: float, batches: i
             chosen = {name: shape for name, shape in shapes.all().items() if name in wanted}
             if not chosen:
                 return []
-            models = measured(spark, shapes, slots, seconds)
+            models = measured(spark, shapes, slots, seconds, 3 * batches)
             for name, shape in chosen.items():
                 told.append(run_case(spark, name, shape, models, slots=slots, trigger_s=trigger_s, batches=batches))
     finally:
@@ -199,7 +199,7 @@ def run_slots(slots: int, wanted: Sequence[str], *, trigger_s: float, batches: i
     return told
 
 
-def measured(spark: SparkSession, shapes: Shapes, slots: int, seconds: float) -> SparkModels:
+def measured(spark: SparkSession, shapes: Shapes, slots: int, seconds: float, batches: int) -> SparkModels:
     """What plans rest on."""
     begun = time.perf_counter()
     operators = profile_flow(
@@ -211,7 +211,7 @@ def measured(spark: SparkSession, shapes: Shapes, slots: int, seconds: float) ->
             f"{slots} slots, {name}, {point.threads} threads: {point.rows_per_s:,.4g} rows/s a slot"
         ),
     )
-    engine = profile_engine(spark, told=lambda kind, s: beside.print(f"{slots} slots, {kind}: {s:.3f} s"))
+    engine = profile_engine(spark, batches=batches, told=lambda kind, s: beside.print(f"{slots} slots, {kind}: {s:.3f} s"))
     beside.print(f"{slots} slots, measured in {time.perf_counter() - begun:.0f} s: {engine}")
     return SparkModels(engine, operators.curves)
 

@@ -16,12 +16,12 @@ from arguments import benchmark_parser
 from evenly.cli.output import print_json, results
 from evenly.dataflow.files import shipped_dataflow
 from evenly.dataflow.functions import target_of
+from evenly.lab.slots.operators import OperatorSpec
+from evenly.lab.slots.run import run_plan
+from evenly.lab.slots.trials import SlotTrials, TrialOptions
 from evenly.planning import Assumptions, Catalogue, MachineSize, highest_rate, plan, read_models, shipped_models
 from evenly.planning.models import Models
 from evenly.planning.profiling.search import SearchOptions, model_of, profile_threads
-from evenly.planning.profiling.trials import SlotTrials, TrialOptions
-from evenly.planning.run import run_plan
-from evenly.planning.slots.operators import OperatorSpec
 
 TOLERANCE = 0.15
 

@@ -31,6 +31,8 @@ def stage(
         first=np.asarray(columns.get("first", zeros), np.bool_),
         launch_ms=schedule.launch_ms,
         finish_ms=schedule.finish_ms,
+        place=np.asarray(columns.get("place", zeros), np.int64),
+        age_ms=np.asarray(columns.get("age_ms", zeros), np.int64),
         by_read=columns.get("by_read", {}),
     )
     reads = () if exchange is None else (replace(exchange, partitions=columns.get("partitions", run.size)),)
@@ -43,6 +45,8 @@ def stage(
         schedule=schedule,
         cluster_slots=cluster_slots or slots or run.size,
         slot_limit=columns.get("slot_limit", 0),
+        given_back=columns.get("given_back", 0),
+        speculates=columns.get("speculates", False),
         work=Work(**work),
         others_busy=columns.get("others_busy", 0.0),
         slow_executors=frozenset(columns.get("slow", ())),

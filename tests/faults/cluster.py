@@ -1,4 +1,4 @@
-"""A standalone cluster on loopback: a master and three workers from the installed PySpark, on hosts of their own."""
+"""A standalone cluster on loopback: a master and its workers from the installed PySpark, on hosts of their own."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def environment(folder: Path) -> dict[str, str]:
 class Cluster:
     """Starts with the first use; a worker that was killed is started again by `mend`."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, hosts: tuple[str, ...] = HOSTS) -> None:
+        self.folder, self._hosts = folder, hosts
         self._home = Path(pyspark.__file__).parent
         self._workers: dict[str, subprocess.Popen[bytes]] = {}
         self._starts = 0
@@ -66,9 +66,9 @@ class Cluster:
         return [self._master.pid, *(worker.pid for worker in self._workers.values())]
 
     def mend(self) -> None:
-        """Three workers again."""
+        """As many workers as at the start again."""
         begun = []
-        for host in HOSTS:
+        for host in self._hosts:
             if host in self._workers and self._workers[host].poll() is None:
                 continue
             options = ("--host", host, "--port", "0", "--webui-port", "0", "--cores", "1", "--memory", "700m")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from faults import costed, keyed, sent, streamed
+from faults import costed, flowed, keyed, sent, streamed
 from faults.work import Rows, Work
 
 
@@ -31,6 +31,7 @@ OPERATIONS = {
     "apply_arrow": Operation(keyed.apply_arrow, keyed.groups, keyed.only_groups),
     "cost": Operation(costed.cost, costed.every_row),
     "send": Operation(sent.send, sent.bodies),
+    "flow": Operation(flowed.batch, flowed.every_sink),
     "diagnose": Operation(keyed.diagnose, keyed.counts),
     "stream_count": Operation(streamed.count, keyed.groups, keyed.only_groups),
     "stream_dedup": Operation(streamed.dedup, streamed.distinct),
@@ -39,4 +40,5 @@ OPERATIONS = {
     "stream_move": Operation(streamed.count, keyed.groups, keyed.only_groups),
     "stream_cost": Operation(streamed.cost, costed.every_row),
     "stream_send": Operation(streamed.send, sent.bodies),
+    "stream_flow": Operation(streamed.flow, flowed.every_sink),
 }

@@ -22,9 +22,13 @@ BATCH = (
     "apply_arrow",
     "cost",
     "send",
+    "flow",
     "diagnose",
 )
-STREAMS = ("stream_count", "stream_dedup", "stream_window", "stream_join", "stream_move", "stream_cost", "stream_send")
+STREAMS = (
+    *("stream_count", "stream_dedup", "stream_window", "stream_join", "stream_move"),
+    *("stream_cost", "stream_send", "stream_flow"),
+)
 OPERATIONS = (*BATCH, *STREAMS)
 STATEFUL = ("stream_count", "stream_dedup", "stream_window", "stream_join", "stream_move")
 
@@ -206,6 +210,8 @@ _TAKES = {
     "apply_arrow": ("with_key",),
     "cost": ("mode", "on_error", "retries", "learnt"),
     "send": ("to", "policy"),
+    "flow": ("mode",),
+    "stream_flow": ("mode", "restart_at"),
     "stream_cost": ("mode", "on_error", "retries", "restart_at"),
     "stream_send": ("to", "policy", "restart_at"),
     "stream_join": ("restart_at", "controller", "look", "other_type"),
@@ -247,7 +253,7 @@ def _shape(chance: random.Random, operation: str, *, streaming: bool) -> Shape:
 
 def _calls(operation: str, shape: Shape, options: Options) -> int:
     """How many calls the work makes at least, if there are rows: moments beyond would never come."""
-    by_row = (operation in {"cost", "stream_cost"} and options.mode != "batches") or (
+    by_row = (operation in {"cost", "stream_cost", "flow", "stream_flow"} and options.mode != "batches") or (
         operation in {"send", "stream_send"} and options.to == "function"
     )
     if by_row:

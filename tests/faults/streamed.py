@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 import evenly
 from evenly.errors import ImmovableState
-from faults import costed, sent
+from faults import costed, flowed, sent
 from faults.inputs import differing, key_names, quoted
 from faults.schedule import FILES
 from faults.work import Restart, Rows, Work, listed
@@ -246,3 +246,8 @@ def cost(work: Work) -> Rows:
 def send(work: Work) -> Rows:
     run(work, sent.start_stream)
     return []
+
+
+def flow(work: Work) -> Rows:
+    run(work, flowed.start_stream)
+    return flowed.written(work)

@@ -11,9 +11,9 @@ from faults.cluster import NoCluster
 from faults.runner import Runner
 from faults.schedule import KINDS, OPERATIONS, draw
 
-SEEDS = (10, 14, 16, 29, 34, 41, 43, 65, 66, 71, 76, 79, 83, 91, 102, 103, 126, 155, 160, 170, 254, 266, 272, 163, 32)
+SEEDS = (16, 22, 36, 39, 48, 66, 115, 137, 146, 154, 167, 171, 177, 182, 188, 192, 249, 282, 288, 291, 294, 99, 264, 209, 55)
 """Chosen of the 300 to have everything, faults that are in time to happen, and one setting of speculation, so that one driver
-serves all but the last two, which start others; of such the quickest."""
+serves all but the last four, which end it or start others; of such the quickest."""
 
 
 @pytest.fixture(scope="module")

@@ -12,13 +12,14 @@ import pytest
 from command import run
 from evenly.dataflow import Dataflow, Edge, Operator
 from evenly.errors import DamagedData, InvalidParameter
+from evenly.lab.slots.operators import OperatorSpec
+from evenly.lab.slots.run import run_plan
+from evenly.lab.slots.trials import SlotTrials, TrialOptions
 from evenly.planning import Assumptions, Models, PerformanceModel, Point, plan, read_models, shipped_models
 from evenly.planning.examples import BatchFileWrite, BlobDownload, Pi, TableLookup, XmlParse
 from evenly.planning.machines import Catalogue, MachineSize
 from evenly.planning.profiling.search import SearchOptions, SlotTrial, flat_or_falling, model_of, profile_threads, thread_counts
-from evenly.planning.profiling.trials import SlotTrials, TrialLog, TrialOptions
-from evenly.planning.run import run_plan
-from evenly.planning.slots.operators import OperatorSpec
+from evenly.planning.profiling.trial_log import TrialLog
 
 
 class Made:

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import replace
+
 import pyarrow as pa
 import pytest
 
+import documented_json
 import evenly
+from command import told
 from evenly.errors import InvalidDataflow, InvalidModel
 from evenly.planning.micro_batches import EngineCosts, plan_on_spark
+from evenly.planning.model_files import read_models, read_spark_models
 from evenly.spark.flows.profiling import ProfileOptions, profile_flow
 from evenly.spark.flows.timing import SCHEMA, batch_seconds, prepare, scratch
 
-LITTLE = ProfileOptions(sample=20, seconds=0.1, most_threads=2)
+LITTLE = ProfileOptions(sample=20, seconds=0.1, most_threads=1)
 
 
 class Twice:
     """Gives every row twice, and takes even ones only."""
 
     def __call__(self, row):
+        time.sleep(0.002)
         if row["a.b"] % 2:
             raise ValueError("this row does not reach it")
         return [(row["a.b"],), (None,)]
@@ -31,16 +38,17 @@ def test_operators_are_measured_with_rows_that_reach_them_and_the_plan_uses_that
     flow = evenly.Flow("measured")
     rows = flow.source("rows", function=lambda session: session.range(50).withColumnRenamed("id", "a.b"))
     twice = rows.where("`a.b` % 2 = 0").row(Twice, schema="id long", name="twice")
-    twice.shuffle(instances=3).batch(same, schema="id long", name="same").sink("kept", format="noop")
-    told = []
-    found = profile_flow(spark, flow.dataflow(), options=LITTLE, told=lambda name, point: told.append((name, point.threads)))
-    assert told == [("twice", 1), ("twice", 2), ("same", 1), ("same", 2)]
+    twice.shuffle(instances=3).frame(lambda frame: frame, name="same").sink("kept", format="noop")
+    points = []
+    two = replace(LITTLE, most_threads=2)
+    found = profile_flow(spark, flow.dataflow(), options=two, told=lambda name, point: points.append((name, point.threads)))
+    assert points == [("twice", 1), ("twice", 2)]
     assert found.edges == {"measured": {("rows", "twice"): 0.5, ("twice", "same"): 2.0, ("same", "kept"): 1.0}}
-    for name, curve in found.curves.items():
-        assert (curve.name, curve.slots, [point.threads for point in curve.points]) == (name, 2, [1, 2])
-        assert curve.points[0].cpu_row_s > 0.0
-        assert curve.longest_row_s > 0.0
-        assert curve.memory_mib > 10.0
+    curve = found.curves["twice"]
+    assert (curve.name, curve.slots, [point.threads for point in curve.points]) == ("twice", 2, [1, 2])
+    assert curve.points[0].cpu_row_s > 0.0
+    assert curve.longest_row_s >= 0.002
+    assert curve.memory_mib > 10.0
     plan = plan_on_spark(flow.dataflow(), type(found)(EngineCosts(2), found.curves, found.edges), slots=2)
     assert plan.stages[-1].rows_in == {"same": 1.0, "kept": 1.0}
     assert plan.peak_rate > 0.0
@@ -74,3 +82,44 @@ def test_batches_of_a_known_size_are_timed(spark):
         folder = base.removeprefix("file://")
         assert spark.read.parquet(f"{base}/in").count() == 20
     assert not spark._jvm.java.io.File(folder).exists()
+
+
+def test_the_command_measures_a_dataflow_and_keeps_what_is_in_the_file(spark, monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr(type(spark), "stop", lambda _: None)  # the command ends its session; this one is of all tests
+    monkeypatch.setattr("evenly.spark.session.local_session", lambda *_, **__: spark)
+    out, flow = tmp_path / "models.yaml", tmp_path / "flow.yaml"
+    out.write_text("models: {source: {static: {cpu_pct: 10, mem_pct: 1}}}\nspark: {engine: {slots: 2, batch_s: 0.25}}")
+    flow.write_text(
+        """
+dataflow: told
+operators:
+  rows: {kind: source, format: rate}
+  same: {kind: batch, function: "evenly.worker.clocking:same", schema: "id long"}
+  kept: {kind: sink, format: noop}
+edges:
+  - [rows, same]
+  - [same, kept]
+"""
+    )
+    spark.range(30).write.parquet(str(tmp_path / "rows"))
+    options = (
+        "--on",
+        "spark",
+        "--source",
+        tmp_path / "rows",
+        "--rows",
+        "20",
+        "--seconds",
+        "0.1",
+        "--most-threads",
+        "1",
+        "--json",
+    )
+    code, printed, _ = told(monkeypatch, capsys, "profile", flow, "--out", out, *options)
+    assert code == 0
+    [point] = documented_json.check(printed)["results"]
+    assert (point["operator"], point["threads"], point["slots"], point["best"]) == ("same", 1, 2, True)
+    assert list(read_models(out)) == ["source"]
+    found = read_spark_models(out)
+    assert (found.engine.batch_s, found.curves["same"].points[0].rows_per_s) == (0.25, pytest.approx(point["rate"], rel=1e-5))
+    assert found.edges["told"]["rows", "same"] == 1.0

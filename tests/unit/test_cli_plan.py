@@ -133,7 +133,7 @@ def test_ones_own_files_are_read(monkeypatch, capsys, tmp_path):
             ["linear", "--rate", "9", "--from-rate", "5", "--allocation", "lsa", "--mapping", "dsm"],
             "allocate with mba, not lsa",
         ),
-        (["linear", "--rate", "9", "--run", "1"], "'blob' has no function to run"),
+        (["linear", "--rate", "9", "--run", "1"], "evenly plan only plans: run the dataflow on Spark, by evenly run linear"),
     ],
 )
 def test_a_bad_option_gives_one_sentence(monkeypatch, capsys, options, said):

@@ -26,10 +26,12 @@ operators:
   split: {kind: row, function: "words:split", schema: "word string"}
   count: {kind: frame, function: "words:count"}
   kept: {kind: sink, format: parquet, path: out}
+  also: {kind: sink, format: console}
 edges:
   - {from: lines, to: split, grouping: shuffle, instances: 4, where: "id > 1"}
   - {from: split, to: count, grouping: key, columns: word}
   - [count, kept]
+  - [count, also]
 """
 
 
@@ -43,12 +45,15 @@ def flow(tmp_path):
 def test_it_says_what_a_dataflow_becomes(monkeypatch, capsys, flow):
     code, printed, _ = told(monkeypatch, capsys, "run", flow, "--show")
     assert code == 0
-    assert printed.splitlines() == [
-        "lines: read",
-        "split: one Python worker, from lines (shuffle on 4 instances where id > 1)",
-        "count: Spark, from split (key by word)",
-        "kept: written, from count (forward)",
-    ]
+    said = " ".join(printed.split())
+    for line in (
+        "split: one Python worker for each partition (split with threads as planned, or 1); computed once",
+        "lines -> split: shuffle: repartition(4), the rows where id > 1 count: Spark itself; computed once for all",
+        "split -> count: key: by_key: placed by word on spark.sql.shuffle.partitions instances, by a mapping learnt in each",
+        "kept: sink, parquet, every row once: a folder for each batch of a stream",
+        "count -> kept: forward: no shuffle: rows stay in their partitions",
+    ):
+        assert line in said
 
 
 @pytest.mark.parametrize(
@@ -60,6 +65,10 @@ def test_it_says_what_a_dataflow_becomes(monkeypatch, capsys, flow):
         (("--checkpoint", "x", "--until-read", "--trigger", "1"), "leave --trigger out"),
         (("--checkpoint", "x", "--trigger", "0"), "--trigger must be seconds, above 0"),
         (("--batch", "--conf", "spark.x"), "--conf must be name=value"),
+        (("--batch", "--exactly-once"), "the sink 'also' is to hold every row exactly once"),
+        (("--batch", "--submit", "job"), "--submit must name a file that ends in .py"),
+        (("--batch", "--submit", "no/such/job.py"), "--submit must name a file in a folder that exists"),
+        (("--batch", "--submit", "job.py", "--master", "local"), "are those of spark-submit: give them there"),
     ],
 )
 def test_options_that_do_not_go_together_are_one_error(monkeypatch, capsys, flow, options, said):
@@ -72,7 +81,19 @@ def test_a_description_that_is_wrong_is_one_error_with_its_line(monkeypatch, cap
     flow.write_text(FLOW.lstrip().replace("columns: word", ""))
     code, _, beside = told(monkeypatch, capsys, "run", flow, "--batch")
     assert code == 2
-    assert "flow.yaml, line 9: the edge split -> count is grouped by key: name its `columns`" in beside
+    assert "flow.yaml, line 10: the edge split -> count is grouped by key: name its `columns`" in beside
+
+
+def test_a_function_that_is_not_there_and_a_sink_that_cannot_hold_rows_once_are_told_before_spark_starts(
+    monkeypatch, capsys, flow
+):
+    code, _, beside = told(monkeypatch, capsys, "run", flow, "--batch")
+    assert code == 2
+    assert "line 4: the function of 'split': words:split cannot be loaded" in beside
+    flow.write_text(FLOW.lstrip().replace("format: parquet, path: out", "format: console"))
+    code, _, beside = told(monkeypatch, capsys, "run", flow, "--batch", "--exactly-once")
+    assert code == 2
+    assert "line 6: the sink 'kept' is to hold every row exactly once, and console cannot" in beside
 
 
 @pytest.mark.parametrize(

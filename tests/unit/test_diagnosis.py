@@ -210,7 +210,8 @@ def test_even_cpu_and_uneven_time_is_the_machine_where_cpu_is_known():
     assert diagnose_stage(stage(ONE_LONG, cpu_ms=[8_000] * 7 + [36_000], **native)).cause is Cause.COST
     # What Python and GPUs do is not in the JVM's cpu time.
     assert diagnose_stage(stage(ONE_LONG, cpu_ms=[8_000] * 8, operators=("MapInArrow",), exchange=None)).cause is Cause.COST
-    assert diagnose_stage(stage(ONE_LONG, cpu_ms=[8_000] * 8, operators=("GpuScan",), exchange=None)).cause is Cause.COST
+    on_gpu = diagnose_stage(stage(ONE_LONG, cpu_ms=[8_000] * 8, operators=("GpuScan",), exchange=None))
+    assert (on_gpu.cause, on_gpu.confidence, on_gpu.call) == (Cause.WAITING, Confidence.GUESS, None)
 
 
 def test_rows_by_cost_are_advised_only_where_a_function_gets_them_one_by_one():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from evenly.dataflow.builder import Flow
+from evenly.dataflow.ends import check_ends
 from evenly.dataflow.files import dataflow_yaml, parse_dataflow
 from evenly.dataflow.functions import load, target_of
 from evenly.dataflow.stages import only_source, stages_of
@@ -115,12 +116,34 @@ edges:
         ('function: "some:one", ', "", 4, "needs a `function`"),
         ("format: rate", "path: x", 3, "the source 'source' needs a `format`"),
         ("[one, two]", "{from: one, to: two, grouping: key}", 9, "is grouped by key: name its `columns`"),
-        ("[one, two]", "{from: one, to: two, grouping: best}", 9, "must be one of forward, shuffle, cost, key, got 'best'"),
+        (
+            "[one, two]",
+            "{from: one, to: two, grouping: best}",
+            9,
+            "must be one of forward, shuffle, cost, key, duplicate, got 'best'",
+        ),
+        ("[one, two]", "{from: one, to: two, columns: id}", 9, "has `columns`, which forward does not look at"),
+        (
+            "[one, two]",
+            "{from: one, to: two, instances: 3}",
+            9,
+            "has `instances`, and forward leaves rows where they are",
+        ),
+        ("[one, two]", "{from: one, to: two, grouping: duplicate}", 9, "gives every row to every instance"),
+        ("[two, sink]", "{from: two, to: sink, grouping: duplicate, instances: 2}", 10, "gives every row to every instance"),
+        ("format: console", "format: console, threads: 2", 6, "is of kind sink, which has no `threads`"),
+        ('"some:one", schema', '"some:one", path: x, schema', 4, "is of kind row, which has no `path`"),
+        (
+            'function: "some:one", schema: "id long"',
+            'function: "some:one", threads: 0',
+            4,
+            "threads (or auto) must be a whole number",
+        ),
         ("[one, two]", "{from: one, to: two, routing: shuffle}", 9, "say which by `where`"),
         ("[two, sink]", "{from: two, to: sink, grouping: cost, columns: id}", 10, "needs `kind: row` at its end"),
         (
-            '{kind: row, function: "some:two"',
-            '{kind: state, function: "some:two"',
+            '{kind: row, function: "some:two", schema: "id long"}',
+            '{kind: state, function: "some:two"}',
             9,
             "leads to state: it needs `grouping: key`",
         ),
@@ -132,6 +155,86 @@ def test_what_cannot_be_run_is_refused_with_its_line(before, after, line, said):
         stages_of(parse_dataflow(text, file="f.yaml"))
     assert str(refused.value).startswith(f"f.yaml, line {line}: ")
     assert said in str(refused.value)
+
+
+def meeting(first, second):
+    flow = Flow("meeting")
+    source = flow.source("source", format="rate")
+    ways = [source.row(named, name=name, **ROW) for name in ("a", "b")]
+    first(ways[0]).and_also(second(ways[1])).row(named, name="end", **ROW).sink("sink", format="console")
+    return flow.dataflow()
+
+
+def test_edges_that_meet_have_one_grouping():
+    """Else a key would be on an instance for each of them."""
+    stages_of(meeting(lambda it: it.by_key("id", instances=3), lambda it: it.by_key("id", instances=3)))
+    stages_of(meeting(lambda it: it.shuffle(3), lambda it: it))
+    for other in (lambda it: it, lambda it: it.shuffle(3), lambda it: it.by_key("id"), lambda it: it.by_key("x", instances=3)):
+        with pytest.raises(InvalidDataflow, match="is grouped otherwise than"):
+            stages_of(meeting(lambda it: it.by_key("id", instances=3), other))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"threads": 0}, "threads of 'named' must be from 1 to 1024, or auto, got 0"),
+        ({"threads": True}, "or auto, got True"),
+        ({"threads": "8"}, "or auto, got '8'"),
+        ({"schema": " "}, "the schema of 'named' must be text"),
+        ({"name": " "}, "an operator's name must be text, got ' '"),
+    ],
+)
+def test_what_is_built_is_checked_as_what_is_read(wrong, said):
+    flow = Flow("wrong")
+    made = flow.source("source", format="rate").row(named, **{**ROW, **wrong})
+    made.sink("sink", format="console")
+    with pytest.raises(InvalidDataflow, match=said):
+        flow.dataflow()
+
+
+@pytest.mark.parametrize(
+    ("group", "said"),
+    [
+        (lambda it: it.shuffle(0), "the instances of source -> named must be from 1 to 10000, got 0"),
+        (lambda it: it.by_key(["a", "b"]), "must be names, each once, got"),
+        (lambda it: it.by_key("a", "a"), "must be names, each once, got 'a', 'a'"),
+        (lambda it: it.where(" "), "must be SQL, got ' '"),
+    ],
+)
+def test_edges_that_are_built_are_checked(group, said):
+    flow = Flow("wrong")
+    group(flow.source("source", format="rate")).row(named, **ROW).sink("sink", format="console")
+    with pytest.raises(InvalidDataflow, match=said):
+        flow.dataflow()
+
+
+def test_threads_may_be_auto_and_options_numbers():
+    flow = Flow("auto")
+    flow.source("source", format="rate", options={"rowsPerSecond": 5, "x": True}).row(named, threads="auto", **ROW).sink(
+        "sink", format="csv", path="x", options={"sep": " "}
+    )
+    made = flow.dataflow()
+    assert made.by_name["named"].threads is None
+    assert made.by_name["source"].options == {"rowsPerSecond": "5", "x": "true"}
+    text = dataflow_yaml(made).replace("kind: row", "kind: row\n    threads: auto")
+    assert parse_dataflow(text).by_name["named"].threads is None
+    assert parse_dataflow(text).by_name["sink"].options == {"sep": " "}
+
+
+def test_where_every_instance_gets_every_row_so_many_reach_the_operator():
+    flow = Flow("copies")
+    flow.source("source", format="rate").duplicate(4).row(named, **ROW).sink("sink", format="console")
+    assert flow.dataflow().rates(10.0)["named"] == 40.0
+
+
+def test_sinks_that_may_get_rows_twice_are_refused_where_once_is_asked():
+    flow = Flow("once")
+    source = flow.source("source", format="rate")
+    source.sink("files", format="csv", path="x")
+    check_ends(flow.dataflow(), exactly_once=True)
+    source.sink("shown", format="console")
+    with pytest.raises(InvalidDataflow, match="the sink 'shown' is to hold every row exactly once, and console cannot"):
+        check_ends(flow.dataflow(), exactly_once=True)
 
 
 def stateful(*, early):

@@ -210,3 +210,47 @@ def test_what_is_on_its_way_is_bounded():
 
     assert sum(batch.num_rows for batch in flowing(chain(slow, threads=2))(batches())) == 4_000 + 1
     assert max(outstanding) <= PIECE_ROWS
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_inputs_of_one_operator_are_read_by_the_names_of_their_columns(threads):
+    """Of two that have their columns in another order, and one of them spelt otherwise."""
+    turned = Shape(pa.schema([("WAY", pa.string()), ("v", pa.int64())]))
+    graph = Graph(
+        (
+            Node("one", lambda row: row, SHAPE, by_row=True, threads=threads, after=(2, 3)),
+            Node("other", lambda row: (row.way + "/t", row.v), turned, by_row=True, after=(2, 3)),
+            Node("rows", lambda row: (row.v, row.way), SHAPE, by_row=True, exit=0, reads=("v", "way")),
+            Node("batches", lambda batch: batch, SHAPE, by_row=False, exit=1, reads=("v", "way")),
+        ),
+        (0, 1),
+        ("v", "way"),
+    )
+    assert ran(graph, [7]) == Counter({(place, 7, way): 1 for place in (0, 1) for way in ("", "/t")})
+
+
+def test_what_cannot_be_made_or_closed_is_told_with_its_operator_unless_a_row_failed_before():
+    closed = []
+
+    class Ill:
+        def __call__(self, row):
+            if row.v < 0:
+                raise KeyError("call")
+            return row
+
+        def close(self):
+            closed.append(True)
+            raise ValueError("close")
+
+    class Unmade:
+        def __init__(self):
+            raise OSError("init")
+
+    with pytest.raises(FunctionFailed, match="the operator 'op1' could not be closed: ValueError: close"):
+        ran(chain(Ill, Ill), [1])
+    assert len(closed) == 2
+    with pytest.raises(FunctionFailed, match="the operator 'op0' raised KeyError: 'call'"):
+        ran(chain(Ill, Ill), [-1])
+    with pytest.raises(FunctionFailed, match="the operator 'op1' could not be made: OSError: init"):
+        ran(chain(Ill, Unmade), [1])
+    assert len(closed) == 5

@@ -61,12 +61,47 @@ DIAMOND = [
 
 def test_tasks_end_at_a_shuffle_and_where_rows_are_persisted():
     steps = Steps(flow(DIAMOND))
-    assert [step.operators for step in steps.steps] == [("s",), ("a",), ("b",), ("c",), ("d", "k")]
-    assert [step.kept for step in steps.steps] == [[], ["a"], [], [], []]
-    assert [len(step.sent) for step in steps.steps] == [0, 0, 1, 1, 0]
-    assert steps.tasks(3) == {"s": 3, "a": 3, "b": 3, "c": 3, "d": 6, "k": 6}
-    # Rows that leave `a` are persisted once, and shuffled twice by tasks of their own; `d` has the tasks of both its edges.
-    assert steps.counts(3) == Counts(stages=7, turns=8, sinks=1, file_sinks=0, moved=5.0, kept=1.0)
+    # What `b` and `c` give is dealt out together: one step makes it, with tasks of each.
+    assert [step.operators for step in steps.steps] == [("s",), ("a",), ("b", "c"), ("d", "k")]
+    assert [step.kept for step in steps.steps] == [[], ["a"], [], []]
+    assert [len(step.sent) for step in steps.steps] == [0, 0, 2, 0]
+    assert steps.tasks(3) == {"s": 3, "a": 3, "b": 3, "c": 3, "d": 3, "k": 3}
+    assert [steps.tasks_of(step, steps.tasks(3)) for step in steps.steps] == [3, 3, 6, 3]
+    # Rows that leave `a` are persisted once, and shuffled twice by tasks of their own.
+    assert steps.counts(3) == Counts(stages=6, turns=7, sinks=1, file_sinks=0, moved=5.0, kept=1.0)
+
+
+def test_tasks_of_two_kinds_in_a_step_take_their_times_one_after_the_other():
+    edges = [
+        shuffled("s", "a", instances=4),
+        shuffled("s", "b", instances=2),
+        shuffled("a", "c"),
+        shuffled("b", "c"),
+        forward("c", "k"),
+    ]
+    known = models(curve("a", 100), curve("b", 50), curve("c", 1000))
+    found = plan_on_spark(flow(edges, operators="abc"), known, rate=1, slots=4, trigger_s=10)
+    assert [stage.operators for stage in found.stages] == [("s",), ("a", "b"), ("c", "k")]
+    assert found.stages[1].seconds(400) == pytest.approx(400 / 100 / 4 + 400 / 50 / 2)  # two slots have no task of `b`
+    assert found.stages[1].binding == "b"
+
+
+def test_what_is_grouped_by_key_is_persisted_and_looked_at_first():
+    keyed = "  - {from: a, to: b, grouping: key, columns: id}"
+    steps = Steps(flow([shuffled("s", "a"), keyed, forward("b", "k")], operators="ab"))
+    assert [step.kept for step in steps.steps] == [[], ["a"], []]
+    assert [len(step.sent) for step in steps.steps] == [0, 0, 2]
+
+
+def test_an_edge_to_every_instance_brings_each_row_as_often():
+    everywhere = "  - {from: a, to: b, grouping: duplicate, instances: 3}"
+    line = flow([shuffled("s", "a"), everywhere, forward("b", "k")], operators="ab")
+    known = models(curve("a", 100), curve("b", 50))
+    found = plan_on_spark(line, known, rate=1, slots=3, trigger_s=10)
+    assert found.stages[-1].rows_in == {"b": 3.0, "k": 3.0}
+    assert found.stages[-1].seconds(100) == pytest.approx(100 / 50)
+    half = plan_on_spark(line, replace(known, edges={"flow": {("a", "b"): 0.5}}), rate=1, slots=3, trigger_s=10)
+    assert half.stages[-1].rows_in["b"] == 1.5
 
 
 def test_forward_edges_go_on_in_the_same_tasks():
@@ -93,8 +128,8 @@ def test_branches_that_meet_without_a_shuffle_are_one_step_with_the_tasks_of_bot
     found = plan_on_spark(
         flow(edges, operators="abc"), models(curve("a", 100), curve("b", 50), curve("c", 1000)), rate=1, slots=2, trigger_s=10
     )
-    # 8 tasks on 2 slots: 4 turns of an eighth of the rows. Tasks with `a` are others than those with `b`.
-    assert found.batch_s(100) == pytest.approx((100 / 100 + 100 / 50) * 4 / 8)
+    # 8 tasks on 2 slots: 4 turns of an eighth of the rows. Tasks with `a` are others than those with `b`, and `c` is in all.
+    assert found.batch_s(100) == pytest.approx((100 / 100 + 100 / 50 + 200 / 1000) * 4 / 8)
 
 
 def test_stages_one_after_the_other_and_what_spark_needs():
@@ -136,16 +171,16 @@ def test_in_one_worker_one_thread_walks_through_all_and_with_threads_the_slowest
     assert both.first_to_break == "a"
 
 
-def test_two_workers_in_the_same_tasks_share_the_core():
+def test_a_worker_in_the_same_tasks_begins_when_the_first_ten_thousand_rows_are_made():
     edges = [shuffled("s", "a"), forward("a", "b", "id > 1"), forward("b", "k")]
     waiting = models(curve("a", 100), curve("b", 80))
-    assert plan_on_spark(flow(edges, operators="ab"), waiting, rate=1, slots=1, trigger_s=10).batch_s(100) == pytest.approx(
-        100 / 80
-    )
+    found = plan_on_spark(flow(edges, operators="ab"), waiting, rate=1, slots=2, trigger_s=10)
+    assert found.batch_s(200) == pytest.approx(100 / 100 + 100 / 80)
+    assert found.batch_s(60_000) == pytest.approx(30_000 / 80 + 10_000 / 100)
     computing = models(curve("a", 100, cpu_row_s=1e-2), curve("b", 80, cpu_row_s=1 / 80))
-    found = plan_on_spark(flow(edges, operators="ab"), computing, rate=1, slots=1, trigger_s=10)
-    assert found.batch_s(100) == pytest.approx(100 * (1 / 100 + 1 / 80))
-    assert found.first_to_break == "b"
+    both = plan_on_spark(flow(edges, operators="ab"), computing, rate=1, slots=2, trigger_s=10)
+    assert both.batch_s(60_000) == pytest.approx(30_000 * (1 / 100 + 1 / 80))  # one core for both
+    assert both.first_to_break == "b"
 
 
 def test_rows_on_an_edge_are_those_that_were_measured():
@@ -165,6 +200,7 @@ def test_threads_are_those_of_the_description_or_where_a_slot_carries_most():
         described, models(curve("a", 100, 200, 400), curve("b", 100, 180, 181)), rate=1, slots=1, trigger_s=10
     )
     assert found.threads == {"a": 3, "b": 2}  # 4 threads carry hardly more than 2
+    assert found.between == ("a",)
     assert found.batch_s(300) == pytest.approx(1 + 300 / 180)  # between the points by straight line
     applied = found.applied()
     assert (applied.by_name["a"].threads, applied.by_name["b"].threads, applied.by_name["s"].threads) == (3, 2, None)
@@ -198,7 +234,9 @@ def test_batches_one_after_the_other_have_an_asymptote():
     rows = endless.rows_per_batch
     assert endless.batch_s(rows) * 50 == pytest.approx(rows)
     assert endless.interval_s == pytest.approx(endless.batch_s(rows))
+    assert "50 rows/s" in endless._repr_html_()
     above = replace(endless, rate=1000.0)
+    assert "below the planned one" in above._repr_html_()
     assert (above.rows_per_batch, above.interval_s, above.completion_s_mean) == (math.inf, math.inf, math.inf)
 
 

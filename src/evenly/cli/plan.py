@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from evenly.cli.options import Json, check_file, import_from_here
+from evenly.cli.options import Json, check_file
 from evenly.cli.output import note, print_json, print_table, say
 from evenly.cli.plan_spark import plan_for_spark
 from evenly.dataflow.files import find_dataflow, shipped_names
@@ -26,7 +26,6 @@ from evenly.planning.plan import ALLOCATIONS, MAPPINGS, Plan, compare_pairs, hig
 from evenly.planning.prediction import CONTENTIONS, THREAD_ROUTINGS, Assumptions
 from evenly.planning.rehearsal import Rehearsal, rehearse
 from evenly.planning.replan import Replan, replan
-from evenly.planning.run import RealRun, run_plan
 from evenly.planning.spark_settings import source_options, spark_settings
 from evenly.planning.summary import TOTAL, rows
 from evenly.report.plan_page import plan_page
@@ -59,9 +58,7 @@ def plan_command(
     ] = None,
     have: Annotated[list[str] | None, typer.Option(help="A fixed set of machines, such as D3=5.")] = None,
     here: Annotated[bool, typer.Option("--here", help="The fixed set is this machine, one slot per core.")] = False,
-    run_s: Annotated[
-        float | None, typer.Option("--run", help="Run the plan here for this many seconds, its slots as processes.")
-    ] = None,
+    run_s: Annotated[float | None, typer.Option("--run", hidden=True)] = None,
     step: Annotated[float | None, typer.Option(help="Search the highest rate in these steps, as the paper does.")] = None,
     from_rate: Annotated[float | None, typer.Option(help="A plan for this rate is running: move few threads.")] = None,
     compare_all: Annotated[bool, typer.Option("--compare", help="Every allocation with every mapping, side by side.")] = False,
@@ -77,8 +74,12 @@ def plan_command(
 ) -> None:
     """Say how many threads, slots and machines a dataflow needs for a rate, what breaks first, and how sure that is.
 
+    `evenly run` runs a dataflow.
+
     Try: evenly plan linear --rate 100
     """
+    if run_s is not None:
+        raise InvalidParameter(f"evenly plan only plans: run the dataflow on Spark, by evenly run {dataflow}")
     check_file(page, "--page")
     of_machines = {
         "--have": have,
@@ -121,9 +122,6 @@ def plan_command(
     settings = {**spark_settings(best, trigger_s=trigger), **source_options(best, trigger_s=trigger)}
     if page is not None:
         write_whole(page, plan_page(best, plans, settings))
-    if run_s is not None:
-        import_from_here()
-    real = None if run_s is None else run_plan(best, seconds=run_s)
     run = rehearse(best.placement, known, best.rate, assumptions=assumed) if rehearsal else None
     if json:
         parameters = {
@@ -138,7 +136,7 @@ def plan_command(
             "have": have or [],
             "from_rate": from_rate,
         }
-        print_json("plan", parameters, _results(plans, moved, run, real, settings if spark_conf else None))
+        print_json("plan", parameters, _results(plans, moved, run, settings if spark_conf else None))
     elif spark_conf:
         for name, value in settings.items():
             typer.echo(f"{name} {value}" if name.startswith("spark.") else f"# {name} {value}")
@@ -146,7 +144,7 @@ def plan_command(
         _print(best, known)
         if compare_all:
             _print_comparison(plans, known)
-        _print_more(moved, run, real, page)
+        _print_more(moved, run, page)
 
 
 def _for_spark(on: str | None, slots: int | None, of_machines: Mapping[str, object]) -> bool:
@@ -162,7 +160,7 @@ def _for_spark(on: str | None, slots: int | None, of_machines: Mapping[str, obje
 
 
 def _results(
-    plans: list[Plan], moved: Replan | None, run: Rehearsal | None, real: RealRun | None, settings: dict[str, str] | None
+    plans: list[Plan], moved: Replan | None, run: Rehearsal | None, settings: dict[str, str] | None
 ) -> list[dict[str, object]]:
     results = [row for one in plans for row in rows(one)]
     if moved is not None:
@@ -173,18 +171,12 @@ def _results(
             "observed_completion_ms_mean": run.completion_ms_mean,
             "observed_completion_ms_p99": run.completion_ms_p99,
         }
-    if real is not None:
-        results[-1] |= {
-            "observed_rate": real.observed_rate,
-            "real_completion_ms_mean": real.completion_ms_mean,
-            "real_completion_ms_p99": real.completion_ms_p99,
-        }
     if settings is not None:
         results.append({"operator": "spark", **settings})
     return results
 
 
-def _print_more(moved: Replan | None, run: Rehearsal | None, real: RealRun | None, page: Path | None) -> None:
+def _print_more(moved: Replan | None, run: Rehearsal | None, page: Path | None) -> None:
     if moved is not None:
         say(
             f"From the running plan: {moved.moved} threads move ({moved.moved_afresh} in a plan made afresh), "
@@ -194,11 +186,6 @@ def _print_more(moved: Replan | None, run: Rehearsal | None, real: RealRun | Non
         say(
             f"Rehearsed at {run.rate:g} tuples/s: {'stable' if run.stable else 'not stable'}, completion time "
             f"{run.completion_ms_mean:,.0f} ms on average, {run.completion_ms_p99:,.0f} ms at p99",
-        )
-    if real is not None:
-        say(
-            f"Run here at {real.rate:g} tuples/s: {real.observed_rate:.4g} tuples/s came through, completion time "
-            f"{real.completion_ms_mean:,.0f} ms on average, {real.completion_ms_p99:,.0f} ms at p99",
         )
     if page is not None:
         note(f"Page: {page}")

@@ -12,7 +12,7 @@ from evenly.dataflow.files import find_dataflow
 from evenly.planning.micro_batches.choosing import plan_on_spark
 from evenly.planning.micro_batches.models import SparkModels
 from evenly.planning.micro_batches.plan import PlannedStage, SparkPlan
-from evenly.planning.micro_batches.settings import executors, settings_on_spark, source_on_spark
+from evenly.planning.micro_batches.settings import executor_memory, executors, settings_on_spark, source_on_spark
 from evenly.planning.micro_batches.summary import spark_rows
 from evenly.planning.model_files import read_spark_models
 
@@ -63,7 +63,8 @@ def _print(plan: SparkPlan, rival: SparkPlan, cores: int) -> None:
     rows, batch_s = plan.rows_per_batch, plan.batch_s(plan.rows_per_batch)
     say(
         (f"{plan.flow.name} at {plan.rate:,.4g} rows/s on Spark", "bold"),
-        f": {_many(plan.slots, 'task slot')} ({_many(count, 'executor')} of {_many(each, 'core')}), a batch of about "
+        f": {_many(plan.slots, 'task slot')} ({_many(count, 'executor')} of {_many(each, 'core')} and "
+        f"{executor_memory(plan, cores).all / 1024:.1f} GiB), a batch of about "
         f"{rows:,.0f} rows every {plan.interval_s:g} s, by {plan.allocation.upper()}",
     )
     lines = [_line(plan, stage, batch_s) for stage in plan.stages]
@@ -86,6 +87,8 @@ def _print(plan: SparkPlan, rival: SparkPlan, cores: int) -> None:
         say(f"With one thread per task (LSA): {rival.peak_rate:,.4g} rows/s{times}")
     if plan.unmeasured:
         note(f"Not measured, and counted as nothing: {', '.join(plan.unmeasured)}")
+    if plan.between:
+        note(f"Not measured with this number of threads: {', '.join(plan.between)}")
     if plan.slots != plan.engine.slots:
         note(f"Measured with {_many(plan.engine.slots, 'slot')}: others are taken to be as fast, on machines of the same kind")
 

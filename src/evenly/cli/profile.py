@@ -12,12 +12,13 @@ from evenly.cli.output import print_json, print_table, runs_progress, say
 from evenly.cli.profile_spark import profile_on_spark
 from evenly.errors import InvalidParameter
 from evenly.files import write_whole
+from evenly.lab.slots.operators import OperatorSpec
+from evenly.lab.slots.trials import SlotTrials, TrialOptions
 from evenly.planning.model_files import models_yaml, read_models, read_spark_models
 from evenly.planning.models import PerformanceModel, merge_runs
 from evenly.planning.profiling.search import SearchOptions, SlotTrial, model_of
 from evenly.planning.profiling.search import profile_threads as search
-from evenly.planning.profiling.trials import SlotTrials, TrialLog, TrialOptions
-from evenly.planning.slots.operators import OperatorSpec
+from evenly.planning.profiling.trial_log import TrialLog
 from evenly.report.figures import Curve, Curves, draw_svg
 
 MOST_REPEATS = 50

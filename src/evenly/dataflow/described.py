@@ -59,9 +59,9 @@ class Described:
         found: list[Described] = self.value
         return found
 
-    def text(self, what: str, *, one_of: tuple[Text, ...] = ()) -> str:
-        """A string, one of those given if any are."""
-        if not isinstance(self.value, str) or not self.value.strip():
+    def text(self, what: str, *, one_of: tuple[Text, ...] = (), blank: bool = False) -> str:
+        """A string, one of those given if any are, and with something in it unless it may be blank."""
+        if not isinstance(self.value, str) or not (blank or self.value.strip()):
             raise self.error(f"{what} must be text, got {self._shown()}")
         if one_of and self.value not in one_of:
             raise self.error(f"{what} must be one of {', '.join(one_of)}, got {self.value!r}")
@@ -82,6 +82,12 @@ class Described:
         """A whole number in the range."""
         if isinstance(self.value, bool) or not isinstance(self.value, int) or not least <= self.value <= most:
             raise self.error(f"{what} must be a whole number from {least} to {most}, got {self._shown()}")
+        return self.value
+
+    def truth(self, what: str) -> bool:
+        """True or false."""
+        if not isinstance(self.value, bool):
+            raise self.error(f"{what} must be true or false, got {self._shown()}")
         return self.value
 
     def _shown(self) -> str:

@@ -94,20 +94,21 @@ def _dataflow(root: Described) -> Dataflow:
     found = root.fields("a dataflow", needs=("dataflow", "operators", "edges"), may_have=("about",))
     operators = tuple(_operator(name, one) for name, one in found["operators"].mapping("operators").items())
     edges = tuple(_edge(one) for one in found["edges"].items("edges"))
-    about = found["about"].text("about") if "about" in found else ""
+    about = found["about"].text("about", blank=True) if "about" in found else ""
     return Dataflow(found["dataflow"].text("the name of a dataflow"), operators, edges, about, root.file)
 
 
 def _operator(name: str, one: Described) -> Operator:
     if one.value is None:
         return Operator(name, line=one.line)
-    may_have = ("model", "kind", "function", "schema", "threads", "format", "path", "arrival", "options")
-    found = one.fields(f"the operator {name!r}", may_have=may_have)
-    texts = {it: found[it].text(f"an operator's {it}") for it in may_have[:-1] if it in found and it not in ("kind", "threads")}
+    written = ("model", "function", "schema", "format", "path", "arrival")
+    found = one.fields(f"the operator {name!r}", may_have=(*written, "kind", "threads", "options", "exactly_once"))
+    texts = {it: found[it].text(f"an operator's {it}") for it in written if it in found}
     kind = found["kind"].text("an operator's kind", one_of=KINDS) if "kind" in found else "operator"
     options = {key: _option(key, it) for key, it in found["options"].mapping("options").items()} if "options" in found else {}
     threads = _threads(found.get("threads"))
-    return Operator(name, kind=cast(Kind, kind), threads=threads, options=options, line=one.line, **texts)
+    once = "exactly_once" in found and found["exactly_once"].truth("exactly_once")
+    return Operator(name, kind=cast(Kind, kind), threads=threads, options=options, exactly_once=once, line=one.line, **texts)
 
 
 def _threads(one: Described | None) -> int | None:
@@ -121,7 +122,7 @@ def _option(name: str, one: Described) -> str:
         return str(one.value).lower()
     if isinstance(one.value, (int, float)):
         return str(one.value)
-    return one.text(f"the option {name!r}")
+    return one.text(f"the option {name!r}", blank=True)  # a separator may be a blank, and an option empty
 
 
 def _edge(one: Described) -> Edge:
@@ -167,7 +168,13 @@ def dataflow_yaml(flow: Dataflow) -> str:
         told["about"] = flow.about
     told["operators"] = {one.name: _operator_fields(one) or None for one in flow.operators}
     told["edges"] = [_edge_fields(edge) for edge in flow.edges]
-    return str(yaml.safe_dump(told, sort_keys=False, allow_unicode=True, width=120))
+    text = _dumped(told, allow_unicode=True)
+    # PyYAML folds these as if they were line ends, and they are gone when it reads them.
+    return _dumped(told, allow_unicode=False) if any(mark in text for mark in "\x85\u2028\u2029") else text
+
+
+def _dumped(told: dict[str, object], *, allow_unicode: bool) -> str:
+    return str(yaml.safe_dump(told, sort_keys=False, allow_unicode=allow_unicode, width=120))
 
 
 def _operator_fields(one: Operator) -> dict[str, object]:

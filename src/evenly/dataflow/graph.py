@@ -8,15 +8,17 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, get_args
 
+from evenly.checks import MAX_INSTANCES
 from evenly.errors import InvalidDataflow
 
 Kind = Literal["source", "operator", "row", "batch", "frame", "state", "sink"]
 EdgeRouting = Literal["duplicate", "shuffle", "key"]
-EdgeGrouping = Literal["forward", "shuffle", "cost", "key"]
+EdgeGrouping = Literal["forward", "shuffle", "cost", "key", "duplicate"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 EDGE_ROUTINGS: tuple[EdgeRouting, ...] = get_args(EdgeRouting)
 EDGE_GROUPINGS: tuple[EdgeGrouping, ...] = get_args(EdgeGrouping)
 MOST_THREADS = 1_024
+_TEXTS = ("model", "schema", "format", "path")
 
 
 @dataclass(frozen=True)
@@ -27,12 +29,14 @@ class Operator:
     and a `kind` that says what the function gets and gives:
 
     - `row`: a Row; nothing, one result or many (an iterator or list of dicts or tuples). `batch`: an Arrow batch, and another.
-      Both have a `schema` of what leaves, in Spark's words, and `threads` that call at once in one task (None: as planned).
+      Both have a `schema` of what leaves, in Spark's words, and `threads` that call at once in one task (None, `auto` in a
+      file: as planned, and one without a plan).
     - `frame`: a DataFrame, and another. `state`: a DataFrame placed by key, and one with state over it, grouped by the
       columns of its edge and `slot`.
     - `source` and `sink`: `format`, `path` and `options` as `spark.readStream` and `write` take them; a sink may have a
-      function of a DataFrame and the number of the batch in their place. `arrival` of a source names its column of timestamps
-      that say when a row arrived, from which completion times are measured.
+      function of a DataFrame and the number of the batch in their place. A sink that is to hold every row `exactly_once` is
+      refused if it cannot. `arrival` of a source names its column of timestamps that say when a row arrived, from which
+      completion times are measured.
     """
 
     name: str
@@ -44,6 +48,7 @@ class Operator:
     format: str = ""
     path: str = ""
     options: Mapping[str, str] = field(default_factory=dict)
+    exactly_once: bool = False
     arrival: str = ""
     line: int = field(default=0, compare=False)
 
@@ -62,8 +67,8 @@ class Edge:
     `share` of the keys (`key`; equal parts where no share is given). `where` is a condition in SQL on what takes it.
 
     `grouping` says which instance of `end` gets a row: the one on which it is (`forward`, no shuffle), any, evenly
-    (`shuffle`), by what it is expected to cost (`cost`), or that of its key (`key`); the last two by `columns`. `instances` are
-    those of `end`.
+    (`shuffle`), by what it is expected to cost (`cost`), that of its key (`key`), or every one of them (`duplicate`). Cost and
+    key have `columns`. `instances` are those of `end`.
     """
 
     start: str
@@ -89,9 +94,11 @@ class Dataflow:
     operators: tuple[Operator, ...]
     edges: tuple[Edge, ...]
     about: str = ""
-    file: str = ""
+    file: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
+        if not (isinstance(self.name, str) and self.name.strip()):
+            raise self.error(f"the name of a dataflow must be text, got {self.name!r}")
         if not self.operators:
             raise self.error("a dataflow needs operators: give at least a source and a sink")
         known: dict[str, Operator] = {}
@@ -100,17 +107,35 @@ class Dataflow:
                 raise self.error(f"the operator {one.name!r} is given twice: name each once", one)
             if one.kind not in KINDS:
                 raise self.error(f"an operator's kind must be one of {', '.join(KINDS)}, got {one.kind!r}", one)
+            self._check_operator(one)
             known[one.name] = one
         pairs: set[tuple[str, str]] = set()
         for edge in self.edges:
             self._check_edge(edge, known)
             if (edge.start, edge.end) in pairs:
-                raise self.error(f"the edge {edge.start} -> {edge.end} is given twice: give one with both selectivities", edge)
+                raise self.error(
+                    f"the edge {edge.start} -> {edge.end} is given twice: give one, with both selectivities and the conditions "
+                    "joined by `or`",
+                    edge,
+                )
             pairs.add((edge.start, edge.end))
         self._check_ends()
         self._check_shares()
         if len(self.order) < len(self.operators):
-            raise self.error(f"the edges make a cycle: {' -> '.join(self._cycle())}: remove one of them")
+            cycle = self._cycle()
+            last = next(edge for edge in self.edges if (edge.start, edge.end) == (cycle[-2], cycle[-1]))
+            raise self.error(f"the edges make a cycle: {' -> '.join(cycle)}: remove one of them", last)
+
+    def _check_operator(self, one: Operator) -> None:
+        """Refuse what a file could not say either, whoever made it."""
+        if not (isinstance(one.name, str) and one.name.strip()):
+            raise self.error(f"an operator's name must be text, got {one.name!r}", one)
+        texts = {name: getattr(one, name) for name in _TEXTS} | {f"option {key!r}": it for key, it in one.options.items()}
+        for name, text in texts.items():
+            if not isinstance(text, str) or (name in _TEXTS and text and not text.strip()):
+                raise self.error(f"the {name} of {one.name!r} must be text, got {text!r}", one)
+        if not _whole(one.threads, MOST_THREADS):
+            raise self.error(f"the threads of {one.name!r} must be from 1 to {MOST_THREADS}, or auto, got {one.threads!r}", one)
 
     def _check_edge(self, edge: Edge, known: Mapping[str, Operator]) -> None:
         for name in (edge.start, edge.end):
@@ -124,12 +149,28 @@ class Dataflow:
             raise self.error(
                 f"the selectivity of {edge.start} -> {edge.end} must be finite and at least 0, got {edge.selectivity}", edge
             )
+        self._check_grouping(edge)
         if edge.routing not in EDGE_ROUTINGS:
             raise self.error(f"an edge's routing must be one of {', '.join(EDGE_ROUTINGS)}, got {edge.routing!r}", edge)
         if edge.share is not None and (edge.routing != "key" or not 0.0 <= edge.share <= 1.0):
             raise self.error(
                 f"the share of {edge.start} -> {edge.end} must be from 0 to 1 on an edge routed by key, got {edge.share}", edge
             )
+
+    def _check_grouping(self, edge: Edge) -> None:
+        if edge.grouping not in EDGE_GROUPINGS:
+            raise self.error(f"an edge's grouping must be one of {', '.join(EDGE_GROUPINGS)}, got {edge.grouping!r}", edge)
+        if not _whole(edge.instances, MAX_INSTANCES):
+            raise self.error(
+                f"the instances of {edge.start} -> {edge.end} must be from 1 to {MAX_INSTANCES}, got {edge.instances!r}", edge
+            )
+        if not all(isinstance(it, str) and it.strip() for it in edge.columns) or len(set(edge.columns)) < len(edge.columns):
+            raise self.error(
+                f"the columns of {edge.start} -> {edge.end} must be names, each once, got {', '.join(map(repr, edge.columns))}",
+                edge,
+            )
+        if not isinstance(edge.where, str) or (edge.where and not edge.where.strip()):
+            raise self.error(f"the condition of {edge.start} -> {edge.end} must be SQL, got {edge.where!r}", edge)
 
     def _check_ends(self) -> None:
         for kind in ("source", "sink"):
@@ -200,8 +241,9 @@ class Dataflow:
 
     def part(self, edge: Edge) -> float:
         """Tuples on the edge for one tuple that enters its start."""
+        copies = (edge.instances or 1) if edge.grouping == "duplicate" else 1
         if edge.routing == "duplicate":
-            return edge.selectivity
+            return edge.selectivity * copies
         if edge.share is not None:
             return edge.selectivity * edge.share
         return edge.selectivity / sum(other.routing == edge.routing for other in self.out_of[edge.start])
@@ -222,3 +264,8 @@ class Dataflow:
             before = max((best[edge.start] for edge in self.into[name]), key=len, default=())
             best[name] = (*before, name)
         return max(best.values(), key=len)
+
+
+def _whole(value: object, most: int) -> bool:
+    """Whether it is None or a whole number from 1 on."""
+    return value is None or (isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= most)

@@ -10,14 +10,19 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from evenly.dataflow.ends import check_ends
 from evenly.dataflow.graph import Dataflow, Edge, Operator
-from evenly.dataflow.replay import replay_options
-from evenly.errors import InvalidDataflow
 
 StageKind = Literal["source", "worker", "cost", "frame", "state", "sink"]
 IN_WORKER = ("row", "batch")
-FILES = ("parquet", "orc", "json", "csv", "avro", "text", "xml")
-"""Formats that are folders: of a stream each batch has a folder of its own in them, which is written anew if the batch is."""
+_OF_ENDS = ("format", "path", "options", "exactly_once")
+_OTHERS = {
+    "source": ("threads", "exactly_once"),
+    "sink": ("threads", "schema"),
+    "frame": ("threads", "schema", *_OF_ENDS),
+    "state": ("threads", "schema", *_OF_ENDS),
+}
+"""What operators of a kind do not have: nobody would read it."""
 
 
 @dataclass
@@ -80,6 +85,7 @@ def check_runnable(flow: Dataflow) -> None:
     """Refuse a dataflow that says too little to be run, or what Spark cannot do in one query."""
     for one in flow.operators:
         _check_operator(flow, one)
+    check_ends(flow)
     for edge in flow.edges:
         _check_edge(flow, edge)
     _check_state(flow)
@@ -91,14 +97,10 @@ def _check_operator(flow: Dataflow, one: Operator) -> None:
         raise flow.error(f"{what} has an `arrival`, which is a column of a source", one)
     if one.kind == "operator":
         raise flow.error(f"{what} can be planned, not run: give it `kind: row` (or batch, frame, state) and a function", one)
+    for name in _OTHERS.get(one.kind, _OF_ENDS):
+        if getattr(one, name):
+            raise flow.error(f"{what} is of kind {one.kind}, which has no `{name}`: leave it out", one)
     if one.kind in ("source", "sink"):
-        if bool(one.format) == bool(one.function):
-            raise flow.error(f"the {one.kind} {one.name!r} needs a `format`, such as parquet, or else a `function`", one)
-        if one.kind == "source" and one.format == "replay":
-            try:
-                replay_options(one, paced=False)
-            except InvalidDataflow as error:
-                raise flow.error(f"the source {one.name!r}: {error}", one) from error
         return
     if not one.function:
         raise flow.error(f"{what} needs a `function`, as module:name", one)
@@ -110,12 +112,35 @@ def _check_edge(flow: Dataflow, edge: Edge) -> None:
     what, end = f"the edge {edge.start} -> {edge.end}", flow.by_name[edge.end]
     if edge.routing != "duplicate":
         raise flow.error(f"{what} is taken by some rows only (`routing: {edge.routing}`): say which by `where`", edge)
+    if edge.grouping == "duplicate" and (end.kind not in IN_WORKER or edge.instances is None or len(flow.into[edge.end]) > 1):
+        raise flow.error(
+            f"{what} gives every row to every instance (`grouping: duplicate`), which needs `instances`, `kind: row` or "
+            "`batch` at its end and no other edge to it. All edges that leave an operator get all of its rows without it",
+            edge,
+        )
     if edge.grouping in ("key", "cost") and not edge.columns:
         raise flow.error(f"{what} is grouped by {edge.grouping}: name its `columns`", edge)
+    if edge.columns and edge.grouping not in ("key", "cost"):
+        raise flow.error(f"{what} has `columns`, which {edge.grouping} does not look at: give `grouping: key` or `cost`", edge)
+    if edge.instances is not None and edge.grouping == "forward":
+        raise flow.error(
+            f"{what} has `instances`, and forward leaves rows where they are: give `grouping: shuffle` (or key, cost)", edge
+        )
     if edge.grouping == "cost" and (end.kind != "row" or len(flow.into[edge.end]) > 1):
         raise flow.error(f"{what} is grouped by cost, which needs `kind: row` at its end and no other edge to it", edge)
+    first = flow.into[edge.end][0]
+    if "key" in (edge.grouping, first.grouping) and _placed(edge) != _placed(first):
+        raise flow.error(
+            f"{what} is grouped otherwise than {first.start} -> {edge.end}: rows of a key meet only if all edges to "
+            f"{edge.end!r} have the same `grouping: key`, `columns` and `instances`",
+            edge,
+        )
     if end.kind == "state" and edge.grouping != "key":
         raise flow.error(f"{what} leads to state: it needs `grouping: key` and the `columns` of the key", edge)
+
+
+def _placed(edge: Edge) -> tuple[object, ...]:
+    return edge.grouping, edge.columns, edge.instances
 
 
 def _check_state(flow: Dataflow) -> None:
@@ -138,16 +163,21 @@ def _check_state(flow: Dataflow) -> None:
                     "hold that. Put the state before the edges part, or write to a sink and read it in another dataflow",
                     one,
                 )
-            if into[0].grouping == "cost":
-                raise flow.error(f"rows are dealt out by cost before the state of {one.name!r}: put the state first", one)
+            if into[0].grouping in ("cost", "key") and into[0].end != one.name:
+                raise flow.error(
+                    f"rows are dealt out by {into[0].grouping} before the state of {one.name!r}: put the state first, or use "
+                    "`grouping: shuffle` there",
+                    one,
+                )
 
 
 def only_source(flow: Dataflow) -> Operator:
     """The source of a dataflow that is to be a streaming query."""
     sources = [one for one in flow.operators if one.kind == "source"]
     if len(sources) > 1:
-        raise InvalidDataflow(
+        raise flow.error(
             f"there are {len(sources)} sources, {', '.join(one.name for one in sources)}: a streaming query reads one. Give "
-            "one source a `function` of the session that returns their union, or run it as a batch"
+            "one source a `function` of the session that returns their union, or run it as a batch",
+            sources[1],
         )
     return sources[0]

@@ -77,12 +77,21 @@ class _Reader:
                 slots = min(slots, len(told.get("addresses", ())) / asked)
         return max(0, int(slots))
 
+    def _is_set(self, name: str) -> bool:
+        return self.properties.get(name, "").strip().lower() == "true"
+
     def executor_removed(self, event: dict[str, Any]) -> None:
         self.executors.remove(str(event["Executor ID"]), moment_ms(event.get("Timestamp", 0)))
 
     def query_start(self, event: dict[str, Any]) -> None:
         plan = self.plans.setdefault(int(event["executionId"]), QueryPlan(str(event.get("description", ""))))
         plan.learn(event.get("sparkPlanInfo", {}))
+
+    def driver_counts(self, event: dict[str, Any]) -> None:
+        plan = self.plans.get(int(event["executionId"]))
+        for number, value in event.get("accumUpdates", ()):
+            if plan is not None and int(value) >= 0:
+                plan.counted[int(number)] = moment_ms(value)
 
     def query_end(self, event: dict[str, Any]) -> None:
         self.plans.pop(int(event["executionId"]), None)
@@ -97,6 +106,8 @@ class _Reader:
         task, launch = int(info["Task ID"]), moment_ms(info["Launch Time"])
         stage = self._stage(event)
         self._at(launch)
+        if "Executor ID" in info:
+            self.executors.age_ms(str(info["Executor ID"]), launch)
         if stage is not None:
             stage.open[task] = launch
 
@@ -105,10 +116,10 @@ class _Reader:
         launch, finish = moment_ms(info["Launch Time"]), moment_ms(info["Finish Time"])
         stage = self._stage(event)
         executor = self.names.setdefault(str(info["Executor ID"]), str(info["Executor ID"]))
-        first = self.executors.first(executor, launch)
+        first, age = self.executors.first(executor, launch), self.executors.age_ms(executor, launch)
         if stage is not None:  # else a copy that was killed after its stage had finished
             plan = self.plans.get(stage.query) if stage.query is not None else None
-            stage.take(event, executor, _nothing if plan is None else plan.watched, first=first)
+            stage.take(event, executor, _nothing if plan is None else plan.watched, first=first, age=age)
         self._at(finish)
         if (event.get("Task End Reason") or {}).get("Reason") == "Success":
             self.executors.ended(executor, finish)
@@ -136,7 +147,7 @@ class _Reader:
             return
         tasks = int(info.get("Number of Tasks", 0))
         if running is None or not running.executors:
-            if tasks and (running is None or not running.known):
+            if tasks:
                 self.application.finished += 1
                 self.partial.append(f"of stage {key[0]} ({info.get('Stage Name', '')}) the log has none of {tasks} tasks")
             return
@@ -173,6 +184,7 @@ class _Reader:
         tasks, schedule = running.finished_tasks(), running.schedule()
         begin, end = int(schedule.launch_ms.min()), int(schedule.finish_ms.max())
         work = Work(rdds=running.rdds) if plan is None else plan.work_of(numbers, running.rdds)
+        work = replace(work, reads_shuffle=running.reads_shuffle)
         rows = int(tasks.rows.sum() + tasks.rows_out.sum())
         return PastStage(
             stage=key[0],
@@ -182,6 +194,8 @@ class _Reader:
             schedule=schedule,
             cluster_slots=self.executors.slots_during(begin, end),
             slot_limit=self.executors.slots_within(begin, end),
+            given_back=self.executors.most_so_far if self._is_set("spark.dynamicAllocation.enabled") else 0,
+            speculates=self._is_set("spark.speculation"),
             work=work,
             query=None if plan is None else plan.description,
             description=running.description,
@@ -277,6 +291,7 @@ _HANDLERS: dict[str, Callable[[_Reader, dict[str, Any]], None]] = {
     "SparkListenerStageCompleted": _Reader.stage_completed,
     "SparkListenerSQLExecutionStart": _Reader.query_start,
     "SparkListenerSQLAdaptiveExecutionUpdate": _Reader.query_start,
+    "SparkListenerDriverAccumUpdates": _Reader.driver_counts,
     "SparkListenerSQLExecutionEnd": _Reader.query_end,
 }
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from evenly.diagnosis.causes_of_rows import by_reading, uneven_reading
-from evenly.diagnosis.causes_of_size import cold_start, failed_tasks, in_rounds, last_round, too_few, too_many
+from evenly.diagnosis.causes_of_size import cold_start, failed_tasks, in_rounds, last_round, locality_wait, too_few, too_many
 from evenly.diagnosis.causes_of_time import by_time
 from evenly.diagnosis.findings import NOTHING, Cause, Finding, Thresholds
 from evenly.diagnosis.past import Application
@@ -38,14 +38,18 @@ def diagnose_application(application: Application, thresholds: Thresholds | None
 def diagnose_stage(stage: PastStage, thresholds: Thresholds | None = None) -> Finding:
     """The one thing that cost the stage most, or that it was even."""
     limits = thresholds or Thresholds()
+    equal = in_rounds(stage, limits)
     candidates = [
-        last_round(stage) if in_rounds(stage, limits) else _uneven(stage, limits),
+        last_round(stage) if equal else _uneven(stage, limits),
         too_few(stage, limits),
         too_many(stage, limits),
         cold_start(stage),
+        locality_wait(stage),
         failed_tasks(stage),
     ]
     found = [finding for finding in candidates if finding is not None and _counts(finding, limits)]
+    if not found and equal and stage.others_busy >= 0.5:
+        return Finding(stage, Cause.EVEN, 0.0, "its tasks are equal, and waited for slots that other stages had", NOTHING)
     if not found:
         why = f"perfect balance would save {stage.saved_s:.1f} s of {stage.seconds:.1f} s"
         return Finding(stage, Cause.EVEN, stage.saved_s, why, NOTHING)

@@ -25,6 +25,9 @@ from evenly.kernels.types import I64
 from evenly.measures.load import imbalance_pct
 
 _COGROUP = re.compile(r"CoGroup")
+_LEAST_TASKS = 20
+"""So many tasks make a line."""
+_LESS_THAN_SURE = 0.79
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,7 @@ def uneven_reading(stage: PastStage, limits: Thresholds) -> Measured | None:
     tasks = stage.tasks
     for values, unit, least in ((tasks.rows, "rows", limits.least_rows), (tasks.bytes, "bytes", float(MIB) / 16)):
         if float(values.mean()) >= least and imbalance_pct(values) >= limits.uneven_rows_pct:
-            explained = explained_by_reading(stage, values)
+            explained = max(explained_by_reading(stage, values), _explained_by_all(stage, values, limits))
             if explained >= limits.explained:
                 return Measured(values, unit, explained)
     return None
@@ -59,10 +62,29 @@ def uneven_reading(stage: PastStage, limits: Thresholds) -> Measured | None:
 def explained_by_reading(stage: PastStage, values: I64) -> float:
     """The excess that the longest task would have if all of `values` took the same time, over the excess that it has."""
     work = stage.tasks.work_ms
-    longest = int(work.argmax())
+    longest = stage.deciding
     mean_value, mean_work = float(values.mean()), float(work.mean())
     excess = float(work[longest]) / mean_work - 1.0 if mean_work > 0.0 else 0.0
     return (float(values[longest]) / mean_value - 1.0) / excess if mean_value > 0.0 and excess > 0.0 else 0.0
+
+
+def _explained_by_all(stage: PastStage, values: I64, limits: Thresholds) -> float:
+    """The same by the line through all tasks: rows may cost more in large tasks, and tasks may have cost beside rows.
+
+    Only where that line explains the times of most tasks, and the longest is not what makes it: it is left out. It makes
+    nothing certain.
+    """
+    work = stage.tasks.work_ms.astype(np.float64)
+    longest = stage.deciding
+    x, y = np.delete(values.astype(np.float64), longest), np.delete(work, longest)
+    if x.size < _LEAST_TASKS or not x.std() > 0.0 or not y.std() > 0.0:
+        return 0.0
+    related = float(np.corrcoef(x, y)[0, 1])
+    if related <= 0.0 or related**2 < limits.explained:
+        return 0.0
+    slope = related * float(y.std() / x.std())
+    excess = float(work[longest] - work.mean())
+    return min(_LESS_THAN_SURE, slope * float(values[longest] - values.mean()) / excess) if excess > 0.0 else 0.0
 
 
 def by_reading(stage: PastStage, read: Measured, limits: Thresholds) -> Finding:
@@ -85,10 +107,8 @@ def by_reading(stage: PastStage, read: Measured, limits: Thresholds) -> Finding:
 
 def _input_advice(stage: PastStage, exchange: Exchange | None) -> Advice:
     """Rows that are uneven where no key decides: files, sorted ranges, or rows that a job made."""
-    if exchange is not None:
-        if exchange.kind == "rangepartitioning":
-            return Advice("sorted ranges are uneven: sort by more columns, or in instances only (sortWithinPartitions)")
-        return Advice("the rows were uneven when they were spread: nothing here decides that")
+    if exchange is not None or stage.work.reads_shuffle:
+        return _shuffle_advice(exchange)
     slots = max(stage.slots, stage.cluster_slots)
     if stage.work.python and stage.operators:
         return Advice("the input's parts are uneven: spread the rows before the function", f"df.repartition({slots})")
@@ -99,13 +119,21 @@ def _input_advice(stage: PastStage, exchange: Exchange | None) -> Advice:
     return Advice("the rows are uneven where they are made: spread them there, before this stage")
 
 
+def _shuffle_advice(exchange: Exchange | None) -> Advice:
+    if exchange is None:
+        return Advice("a shuffle makes them uneven, of which the log does not say the keys: spread its rows by more columns")
+    if exchange.kind == "rangepartitioning":
+        return Advice("sorted ranges are uneven: sort by more columns, or in instances only (sortWithinPartitions)")
+    return Advice("the rows were uneven when they were spread: nothing here decides that")
+
+
 def _file_advice(stage: PastStage, slots: int) -> Advice:
     if not stage.tasks.rows.all():
         return Advice(
             "some tasks got no rows: the files' row groups (or files that cannot be split) are larger than a task's share. "
             "Only their writer can change that: more files, or smaller row groups (parquet.block.size)"
         )
-    advice = with_tasks(stage, 4 * slots)
+    advice = with_tasks(stage, max(4 * slots, 2 * stage.instances))
     files = "the files are uneven: have them written in equal sizes (df.repartition(…).write)"
     return Advice(files) if advice is None else Advice(f"{files}, or cut them finer: {advice.remedy}", advice.call)
 

@@ -6,11 +6,13 @@ import math
 
 import numpy as np
 
-from evenly.diagnosis.advice import with_tasks
+from evenly.diagnosis.advice import scans_files, with_tasks
 from evenly.diagnosis.findings import Cause, Confidence, Finding, Thresholds
 from evenly.diagnosis.savings import in_turn_ms, rounds_lost_ms
 from evenly.diagnosis.stages import PastStage
 
+_ANYWHERE = 3
+"""How far from its rows a task can run."""
 NO_REMEDY = "nothing that Spark lets be changed: the number of tasks follows from the input here"
 
 
@@ -19,7 +21,7 @@ def too_few(stage: PastStage, limits: Thresholds) -> Finding | None:
 
     Work is cpu time where the log has it, else run time: a task that waits, or loads classes, does not get shorter by halves.
     """
-    free = math.floor(stage.cluster_slots - stage.others_busy)
+    free = math.floor(max(stage.cluster_slots, stage.given_back) - stage.others_busy)
     tasks = stage.tasks
     native = stage.work.cpu_tells and int(tasks.cpu_ms.sum()) > 0
     work = np.minimum(tasks.cpu_ms, tasks.work_ms) if native else tasks.work_ms
@@ -32,8 +34,12 @@ def too_few(stage: PastStage, limits: Thresholds) -> Finding | None:
     now = in_turn_ms(work[np.argsort(tasks.launch_ms, kind="stable")], stage.slots)
     saved = max(0.0, now - float(work.sum()) / wanted) / 1000.0
     why = f"{stage.instances} {'task' if stage.instances == 1 else 'tasks'} on {free} slots that were free"
+    confidence = Confidence.LIKELY
+    if stage.given_back > stage.cluster_slots:
+        why += ", or had been there before and were given back for want of tasks (dynamic allocation)"
+        confidence = Confidence.GUESS
     remedy = f"{advice.remedy}, if each slot is a core of its own"
-    return Finding(stage, Cause.TOO_FEW, min(saved, stage.seconds), why, remedy, advice.call)
+    return Finding(stage, Cause.TOO_FEW, min(saved, stage.seconds), why, remedy, advice.call, confidence)
 
 
 def too_many(stage: PastStage, limits: Thresholds) -> Finding | None:
@@ -60,7 +66,17 @@ def in_rounds(stage: PastStage, limits: Thresholds) -> bool:
     if tasks <= slots or slots < 2 or float(work.std()) > limits.equal_spread * float(work.mean()):
         return False
     lost = rounds_lost_ms(tasks, slots, float(work.mean())) / 1000.0
-    return lost > 0.0 and lost >= limits.explained * stage.saved_s
+    if lost <= 0.0 or lost < limits.explained * stage.saved_s:
+        return False
+    return stage.others_busy >= 0.5 or _ends_with_the_last(stage) >= limits.explained * lost
+
+
+def _ends_with_the_last(stage: PastStage) -> float:
+    """How much later the tasks beyond full rounds ended than all others, in s: not at all where some slots are faster."""
+    order = np.argsort(stage.tasks.launch_ms, kind="stable")
+    over = stage.instances % stage.slots
+    finish = stage.tasks.finish_ms[order]
+    return float(finish[-over:].max() - finish[:-over].max()) / 1000.0 if over else 0.0
 
 
 def last_round(stage: PastStage) -> Finding | None:
@@ -75,6 +91,9 @@ def last_round(stage: PastStage) -> Finding | None:
         f"{'task' if over == 1 else 'tasks'}, for which the other {slots - over} slots waited"
     )
     advice = with_tasks(stage, wanted)
+    if advice is None and scans_files(stage) and (advice := with_tasks(stage, 4 * tasks)) is not None:
+        finer = f"tasks read whole files; shorter tasks leave less for the last round: {advice.remedy}"
+        return Finding(stage, Cause.ROUNDS, stage.saved_s, why, finer, advice.call, Confidence.CERTAIN)
     remedy = f"{advice.remedy if advice else NO_REMEDY} ({wanted} tasks instead of {tasks} would fill the rounds)"
     return Finding(stage, Cause.ROUNDS, stage.saved_s, why, remedy, advice.call if advice else None, Confidence.CERTAIN)
 
@@ -102,6 +121,28 @@ def cold_start(stage: PastStage) -> Finding | None:
         "price of its start"
     )
     return Finding(stage, Cause.COLD, saved, why, remedy, None, Confidence.CERTAIN)
+
+
+def locality_wait(stage: PastStage) -> Finding | None:
+    """Moments in which none of its tasks ran though some were left, after which tasks began that are further from their rows.
+
+    Spark holds tasks back for a while (`spark.locality.wait`) in the hope that a slot comes free where their rows are.
+    """
+    if stage.others_busy >= 0.5:
+        return None
+    begun, ended = np.sort(stage.schedule.launch_ms), np.sort(stage.schedule.finish_ms)
+    launch, place = stage.tasks.launch_ms, stage.tasks.place
+    lost = 0
+    for at in np.flatnonzero(begun[1:] > ended[:-1]).tolist():  # as many had ended as had begun: none ran
+        until = begun[at + 1]
+        if place[launch == until].min(initial=_ANYWHERE) > place[launch < until].min(initial=_ANYWHERE):
+            lost += int(until - ended[at])
+    why = (
+        f"no task ran for {lost / 1000.0:.1f} s of the stage, while tasks waited for a slot near their rows, and then ran "
+        "further away all the same"
+    )
+    remedy = "a shorter spark.locality.wait (3s unless set), given at the start; with 0s tasks run anywhere at once"
+    return Finding(stage, Cause.LOCALITY, lost / 1000.0, why, remedy) if lost else None
 
 
 def failed_tasks(stage: PastStage) -> Finding | None:

@@ -12,6 +12,13 @@ from evenly.kernels.types import I64
 
 _CPU_EXPLAINS = 0.3
 """Less than this part of the longest task's excess in cpu time: it did not compute, it waited."""
+_WARM_MS = 5_000
+"""After so long with tasks an executor has loaded and compiled its code."""
+_APART = 0.85
+"""So often must a task of one executor be slower than one elsewhere, of all such pairs, for the executor to be the reason."""
+_LEAST_APART = 1.15
+"""And so many times as long, by the medians."""
+_LEAST_TASKS = 4
 _FILL = 4
 """So many tasks a slot let short tasks fill the gaps that long ones leave."""
 
@@ -19,7 +26,7 @@ _FILL = 4
 def explained_by(stage: PastStage, part: I64) -> float:
     """How much of what the longest task took beyond the mean is in this part of its time."""
     work = stage.tasks.work_ms
-    longest = int(work.argmax())
+    longest = stage.deciding
     excess = float(work[longest] - work.mean())
     return float(part[longest] - part.mean()) / excess if excess > 0.0 else 0.0
 
@@ -36,7 +43,7 @@ def by_time(stage: PastStage, limits: Thresholds) -> Finding:
     ):
         explained = explained_by(stage, part)
         if explained >= limits.explained:
-            why = f"{cause.value} explains {min(1.0, explained):.0%} of what the longest task took beyond the mean"
+            why = f"{cause.value} explains {min(1.0, explained):.0%} of what {stage.decider} took beyond the mean"
             return Finding(stage, cause, stage.saved_s, why, remedy, None, Confidence.by(explained))
     return (
         _not_kept(stage, limits)
@@ -44,6 +51,7 @@ def by_time(stage: PastStage, limits: Thresholds) -> Finding:
         or _cold_executor(stage, limits)
         or _spill(stage, limits)
         or _waiting(stage)
+        or _slower_here(stage, limits)
         or _by_cost(stage, limits)
     )
 
@@ -53,10 +61,16 @@ def _at(stage: PastStage, executor: str) -> str:
     return f"executor {executor}" + (f" on {host}" if host else "")
 
 
+def _copies(stage: PastStage) -> str:
+    if stage.speculates:
+        return "slow tasks are copied elsewhere already (spark.speculation), and the copy was no faster or came too late"
+    return "spark.speculation=true, set at the start, copies slow tasks elsewhere"
+
+
 def _not_kept(stage: PastStage, limits: Thresholds) -> Finding | None:
     """Rows that are kept on executors were at hand for some tasks, and not for the longest: it got them from elsewhere."""
     tasks = stage.tasks
-    if tasks.kept[int(tasks.work_ms.argmax())] or not tasks.kept.any():
+    if tasks.kept[stage.deciding] or not tasks.kept.any():
         return None
     anew, at_hand = (float(tasks.pace_ms[which].mean()) for which in (~tasks.kept, tasks.kept))
     if anew < limits.slower * at_hand:
@@ -75,7 +89,7 @@ def _not_kept(stage: PastStage, limits: Thresholds) -> Finding | None:
 
 def _slow_executor(stage: PastStage, limits: Thresholds) -> Finding | None:
     """An executor that was slow in several stages, this one among them: in one stage alone its rows may be the reason."""
-    suspect = str(stage.tasks.executor[int(stage.tasks.work_ms.argmax())])
+    suspect = str(stage.tasks.executor[stage.deciding])
     if suspect not in stage.slow_executors:
         return None
     pace, its = stage.tasks.pace_ms, stage.tasks.executor == suspect
@@ -85,15 +99,17 @@ def _slow_executor(stage: PastStage, limits: Thresholds) -> Finding | None:
         return None
     rows = "a row " if int(stage.tasks.rows.min()) > 0 else ""
     why = f"tasks on {_at(stage, suspect)} took {times:.1f} times as long {rows}as tasks elsewhere, here and in other stages"
-    remedy = f"look at the host of executor {suspect}; spark.speculation=true, set at the start, copies slow tasks elsewhere"
+    remedy = f"look at the host of executor {suspect}; {_copies(stage)}"
     return Finding(stage, Cause.EXECUTOR, stage.saved_s, why, remedy)
 
 
 def _cold_executor(stage: PastStage, limits: Thresholds) -> Finding | None:
     """The longest task was the first on its executor, and tasks on executors that had run before were equal."""
     tasks = stage.tasks
-    longest = int(tasks.work_ms.argmax())
-    settled = tasks.pace_ms[~tasks.first]
+    longest = stage.deciding
+    warm = ~tasks.first & (tasks.age_ms >= _WARM_MS)
+    # Second tasks of an executor that has just come are slow too: they are no measure where older executors are.
+    settled = tasks.pace_ms[warm if warm.sum() >= 2 else ~tasks.first]
     if not tasks.first[longest] or settled.size < 2:
         return None
     usual = float(np.median(settled))
@@ -102,7 +118,7 @@ def _cold_executor(stage: PastStage, limits: Thresholds) -> Finding | None:
         return None
     suspect = str(tasks.executor[longest])
     why = (
-        f"the longest task was the first on {_at(stage, suspect)} and took {times:.1f} times as long as those on executors "
+        f"{stage.decider} was the first on {_at(stage, suspect)} and took {times:.1f} times as long as those on executors "
         "that had run before"
     )
     remedy = "the rows are not the reason: an executor's first tasks load and compile code. There is nothing to balance"
@@ -112,7 +128,7 @@ def _cold_executor(stage: PastStage, limits: Thresholds) -> Finding | None:
 def _spill(stage: PastStage, limits: Thresholds) -> Finding | None:
     """The longest task spilled, and tasks that spilled took longer a row than tasks that did not."""
     work, rows, spilled = stage.tasks.work_ms, stage.tasks.rows, stage.tasks.spilled > 0
-    if not spilled[int(work.argmax())] or spilled.all():
+    if not spilled[stage.deciding] or spilled.all():
         return None
     pace = work / np.maximum(rows, 1)
     others = float(np.median(pace[~spilled]))
@@ -137,28 +153,59 @@ def _waiting(stage: PastStage) -> Finding | None:
     explained = explained_by(stage, tasks.cpu_ms)
     if explained >= _CPU_EXPLAINS:
         return None
-    longest = int(tasks.work_ms.argmax())
+    longest = stage.deciding
     why = (
-        f"the longest task took {tasks.work_ms[longest] / 1000.0:.1f} s, the mean is {tasks.work_ms.mean() / 1000.0:.1f} s, "
+        f"{stage.decider} took {tasks.work_ms[longest] / 1000.0:.1f} s, the mean is {tasks.work_ms.mean() / 1000.0:.1f} s, "
         f"but its cpu time is {tasks.cpu_ms[longest] / 1000.0:.1f} s against {tasks.cpu_ms.mean() / 1000.0:.1f} s: it waited"
     )
     remedy = (
         f"not the rows: a disk, the network, another service, or a busy machine ({_at(stage, str(tasks.executor[longest]))}). "
-        "Balance does not help; spark.speculation=true, set at the start, copies slow tasks elsewhere"
+        f"Balance does not help; {_copies(stage)}"
     )
     return Finding(stage, Cause.WAITING, stage.saved_s, why, remedy)
+
+
+def _slower_here(stage: PastStage, limits: Thresholds) -> Finding | None:
+    """Equal rows, and nearly every task of one executor slower than nearly every one elsewhere: the machine, in this stage."""
+    tasks = stage.tasks
+    if max(stage.rows_imbalance_pct, stage.bytes_imbalance_pct) >= limits.uneven_rows_pct or int(tasks.rows.sum()) == 0:
+        return None
+    suspect = str(tasks.executor[int(tasks.finish_ms.argmax())])
+    its = tasks.pace_ms[~tasks.first & (tasks.executor == suspect)]
+    others = tasks.pace_ms[~tasks.first & (tasks.executor != suspect)]
+    if min(its.size, others.size) < _LEAST_TASKS or np.median(others) <= 0.0:
+        return None
+    times = float(np.median(its) / np.median(others))
+    slower = float(np.searchsorted(np.sort(others), its).sum()) / (its.size * others.size)
+    if times < _LEAST_APART or slower < _APART:
+        return None
+    why = (
+        f"tasks on {_at(stage, suspect)} took {times:.1f} times as long a row as tasks elsewhere, nearly every one of "
+        "them, with about the same rows"
+    )
+    advice = with_tasks(stage, _FILL * stage.instances)
+    finer = "" if advice is None else f". Shorter tasks leave it less at the end: {advice.remedy}"
+    remedy = f"look at the host of executor {suspect}; of other stages the log does not say that it was slow{finer}"
+    return Finding(stage, Cause.EXECUTOR, stage.saved_s, why, remedy, None if advice is None else advice.call)
 
 
 def _by_cost(stage: PastStage, limits: Thresholds) -> Finding:
     tasks = stage.tasks
     known = int(tasks.rows.sum()) > 0
-    why = f"the longest task took {tasks.work_ms.max() / 1000.0:.1f} s, the mean is {tasks.work_ms.mean() / 1000.0:.1f} s, "
+    took = float(tasks.work_ms[stage.deciding]) / 1000.0
+    why = f"{stage.decider} took {took:.1f} s, the mean is {tasks.work_ms.mean() / 1000.0:.1f} s, "
     if not known:
         why += "and rows were not counted"
     elif stage.rows_imbalance_pct >= limits.uneven_rows_pct:
         why += f"and it is not the rows (λ {stage.rows_imbalance_pct:.0f} %)"
     else:
         why += f"with about the same rows (λ {stage.rows_imbalance_pct:.0f} %)"
+    if stage.work.gpu:
+        remedy = (
+            "not the number of rows: tasks share the GPU and read files, and the log does not have what a task waited for. "
+            "Balance by rows does not help"
+        )
+        return Finding(stage, Cause.WAITING, stage.saved_s, why.rstrip(", "), remedy, None, Confidence.GUESS)
     advice = _cost_advice(stage)
     sure = Confidence.LIKELY if known and stage.work.python else Confidence.GUESS
     return Finding(

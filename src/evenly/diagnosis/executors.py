@@ -24,6 +24,7 @@ class Executor:
     added_ms: float
     removed_ms: float = math.inf
     ended_first_ms: float = math.inf
+    began_ms: float = math.inf
     judged: int = 0
     slow: int = 0
 
@@ -33,20 +34,33 @@ class Executors:
     """All executors that an application had."""
 
     by_id: dict[str, Executor] = field(default_factory=dict)
+    most_so_far: int = 0
+    _now: int = 0
 
     def add(self, identity: str, host: str, slots: int, at_ms: int) -> None:
         """An executor that came."""
+        self.remove(identity, at_ms)  # else the log has it twice
         self.by_id[identity] = Executor(host, slots, at_ms)
+        self._now += slots
+        self.most_so_far = max(self.most_so_far, self._now)
 
     def remove(self, identity: str, at_ms: int) -> None:
         """An executor that went."""
-        if identity in self.by_id:
-            self.by_id[identity].removed_ms = at_ms
+        executor = self.by_id.get(identity)
+        if executor is not None:
+            self._now -= executor.slots if executor.removed_ms == math.inf else 0
+            executor.removed_ms = at_ms
 
     def ended(self, identity: str, finish_ms: int) -> None:
         """A task of it ended."""
         executor = self.by_id.setdefault(identity, Executor("", 0, -math.inf))
         executor.ended_first_ms = min(executor.ended_first_ms, finish_ms)
+
+    def age_ms(self, identity: str, launch_ms: int) -> int:
+        """For how long it had had tasks at a launch; this may be the first."""
+        executor = self.by_id.setdefault(identity, Executor("", 0, -math.inf))
+        executor.began_ms = min(executor.began_ms, launch_ms)
+        return launch_ms - int(executor.began_ms)
 
     def first(self, identity: str, launch_ms: int) -> bool:
         """Whether a task was launched before any task had ended there."""

@@ -23,6 +23,7 @@ class Cause(StrEnum):
     FETCH = "shuffle fetch"
     GC = "garbage collection"
     CACHE = "cache"
+    LOCALITY = "locality wait"
     EXECUTOR = "slow executor"
     WAITING = "waiting"
     COLD = "cold executors"

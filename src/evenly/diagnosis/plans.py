@@ -15,6 +15,8 @@ from evenly.diagnosis.stages import PYTHON, Exchange, Work
 
 _READ = "records read"
 _ROWS_OUT = "number of output rows"
+_FILES_READ = ("number of files read", "number of files")
+_FILES_SIZE = ("size of files read", "size of files")
 _PARTITIONING = re.compile(r"(\w*[pP]artitioning|SinglePartition)\b")
 _ORIGIN = re.compile(r"\b(REPARTITION\w*|REBALANCE\w*|ENSURE_REQUIREMENTS)\b")
 _ATTRIBUTE = re.compile(r"#\d+L?")
@@ -68,6 +70,8 @@ class QueryPlan:
     numbered: dict[int, tuple[_Node, str]] = field(default_factory=dict)
     command: str = ""
     adaptive: bool = False
+    counted: dict[int, int] = field(default_factory=dict)
+    """What the driver told of a query, by number: how many files a scan reads, and their size."""
 
     def learn(self, info: dict[str, Any]) -> None:
         """Take in a plan; an adaptive query sends a new one whenever it changes its mind."""
@@ -99,6 +103,11 @@ class QueryPlan:
             return f"read {number}"
         return "joined" if metric == _ROWS_OUT and _JOINS.match(node.name) else None
 
+    def _told(self, nodes: list[_Node], names: tuple[str, ...]) -> int:
+        """The sum of what the driver told of these operators under one of these names."""
+        known = ((value, self.numbered.get(number)) for number, value in self.counted.items())
+        return sum(value for value, told in known if told is not None and told[1] in names and told[0] in nodes)
+
     def work_of(self, numbers: set[int], rdds: tuple[str, ...] = ()) -> Work:
         """What a stage did which reported under these numbers."""
         nodes: dict[_Node, None] = {}
@@ -121,6 +130,8 @@ class QueryPlan:
             join=next((_WHOLE_ATTRIBUTE.sub("", node.text) for node in named if _JOINS.match(node.name)), ""),
             scan=next((node.text or node.name for node in reversed(named) if _SCANS.match(node.name)), ""),
             rdds=rdds,
+            files=self._told(ran, _FILES_READ),
+            files_bytes=self._told(ran, _FILES_SIZE),
             adaptive=self.adaptive,
             for_broadcast=top is not None and _feeds(top, "BroadcastExchange"),
             limited=top is not None and _feeds(top, "CollectLimit"),

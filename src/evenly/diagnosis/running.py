@@ -14,8 +14,10 @@ from evenly.kernels.types import I64
 
 _COLUMNS = (
     *("run", "cpu", "rows", "bytes", "out", "gc", "fetch", "spilled"),
-    *("python", "launch", "finish", "first", "kept", "index"),
+    *("python", "launch", "finish", "first", "kept", "index", "place", "age"),
 )
+_PLACES = {"PROCESS_LOCAL": 0, "NODE_LOCAL": 1, "NO_PREF": 1, "RACK_LOCAL": 2, "ANY": 3}
+"""How far a task ran from its rows."""
 _STARTED, _READY = "time to start Python workers", "time to initialize Python workers"
 """Metrics by which Spark 4 tells what a Python worker's start took within the run time, in ms. Of a worker that served another
 task before, the second is counted from that task's end, and the first is not told: it did not start."""
@@ -36,6 +38,7 @@ class RunningStage:
     query: int | None = None
     description: str = ""
     rdds: tuple[str, ...] = ()
+    reads_shuffle: bool = False
     keeps: bool = False
     known: bool = True
     columns: dict[str, array[int]] = field(default_factory=lambda: {name: array("q") for name in _COLUMNS})
@@ -64,10 +67,13 @@ class RunningStage:
             description=str(properties.get("spark.job.description") or ""),
             keeps=any(_is_kept(one) for one in info.get("RDD Info", ())),
             rdds=tuple(sorted(name for name in names if "Python" in name or name == "PairwiseRDD")),
+            reads_shuffle=any(_is_shuffle_of_sql(one) for one in info.get("RDD Info", ())),
         )
 
-    def take(self, event: dict[str, Any], executor: str, watched: Callable[[int], str | None], *, first: bool) -> None:
-        """An attempt of a task that ended."""
+    def take(
+        self, event: dict[str, Any], executor: str, watched: Callable[[int], str | None], *, first: bool, age: int = 0
+    ) -> None:
+        """An attempt of a task that ended. `age` is for how long its executor had had tasks when it was launched, in ms."""
         info = event["Task Info"]
         launch, finish = moment_ms(info["Launch Time"]), moment_ms(info["Finish Time"])
         task, index = int(info["Task ID"]), moment_ms(info["Index"])
@@ -96,7 +102,8 @@ class RunningStage:
         self.executors.append(executor)
         counts = (run, cpu, rows, size, out, collecting, fetching, spilled)
         kept = self.keeps and info.get("Locality") == "PROCESS_LOCAL"
-        row = (*counts, min(python, run), launch, max(finish, launch), int(first), int(kept), index)
+        place = _PLACES.get(str(info.get("Locality")), 0)
+        row = (*counts, min(python, run), launch, max(finish, launch), int(first), int(kept), index, place, age)
         for name, value in zip(_COLUMNS, row, strict=True):
             self.columns[name].append(value)
         self.joined.append(counted.pop(-1, 0))
@@ -134,6 +141,8 @@ class RunningStage:
             finish_ms=columns["finish"],
             first=columns["first"].astype(np.bool_),
             kept=columns["kept"].astype(np.bool_),
+            place=columns["place"],
+            age_ms=columns["age"],
             by_read=by_read,
         )
 
@@ -201,3 +210,8 @@ def _is_kept(rdd: dict[str, Any]) -> bool:
     """Whether executors are to keep its rows: `cache` or `persist`."""
     level = rdd.get("Storage Level")
     return isinstance(level, dict) and bool(level.get("Use Memory") or level.get("Use Disk"))
+
+
+def _is_shuffle_of_sql(rdd: dict[str, Any]) -> bool:
+    """Whether it is a query's shuffle: the operator that made an RDD is its scope, also where the log has no plan (Spark 1)."""
+    return "Shuffled" in str(rdd.get("Name", "")) and "Exchange" in str(rdd.get("Scope", ""))

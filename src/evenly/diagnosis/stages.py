@@ -83,7 +83,9 @@ class Work:
 
     `operators` are told from the last to the first; `functions` are the names of Python functions among them, `reads` the
     shuffles it reads. `join` and `scan` are described as the plan does, `rdds` and `command` (the root of the plan) are Spark's
-    names. `adaptive` says that adaptive execution was on, `for_broadcast` and `limited` what becomes of the result.
+    names. `adaptive` says that adaptive execution was on, `for_broadcast` and `limited` what becomes of the result. `files`
+    and `files_bytes` are how many files it scans and their size, where the log says so (else 0); `reads_shuffle` says that it
+    reads a shuffle of a query, also where there is no plan to describe that.
     """
 
     operators: tuple[str, ...] = ()
@@ -96,6 +98,9 @@ class Work:
     for_broadcast: bool = False
     limited: bool = False
     command: str = ""
+    files: int = 0
+    files_bytes: int = 0
+    reads_shuffle: bool = False
 
     @property
     def python(self) -> bool:
@@ -105,7 +110,12 @@ class Work:
     @property
     def cpu_tells(self) -> bool:
         """Whether cpu time is that of the work: what Python functions and GPUs do is not in it."""
-        return not self.python and not any(name.startswith("Gpu") for name in self.operators)
+        return not self.python and not self.gpu
+
+    @property
+    def gpu(self) -> bool:
+        """Whether it runs on a GPU, which tasks share."""
+        return any(name.startswith("Gpu") for name in self.operators)
 
     @property
     def exchange(self) -> Exchange | None:
@@ -122,7 +132,8 @@ class Tasks:
     or a shuffle, `rows_out` those that it wrote or joined, `by_read` those of each shuffle (by its number). `spilled` is what
     it wrote to disk for want of memory, in bytes.
     `first` marks tasks that were launched on an executor before any task had ended there: what they took has its start in it.
-    `kept` marks tasks of a stage with rows that executors keep (`cache`) which ran where these were.
+    `kept` marks tasks of a stage with rows that executors keep (`cache`) which ran where these were. `place` is how far a task
+    ran from its rows (0: where they are, 3: anywhere), `age_ms` for how long its executor had had tasks when it was launched.
     """
 
     run_ms: I64
@@ -139,10 +150,12 @@ class Tasks:
     finish_ms: I64 = field(default_factory=lambda: _UNKNOWN)
     first: NDArray[np.bool_] = field(default_factory=lambda: _NOBODY)
     kept: NDArray[np.bool_] = field(default_factory=lambda: _NOBODY)
+    place: I64 = field(default_factory=lambda: _UNKNOWN)
+    age_ms: I64 = field(default_factory=lambda: _UNKNOWN)
     by_read: dict[int, I64] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name in ("cpu_ms", "rows_out", "python_start_ms", "launch_ms"):
+        for name in ("cpu_ms", "rows_out", "python_start_ms", "launch_ms", "place", "age_ms"):
             if getattr(self, name) is _UNKNOWN:
                 object.__setattr__(self, name, np.zeros(self.run_ms.size, np.int64))
         if self.finish_ms is _UNKNOWN:
@@ -206,10 +219,11 @@ class PastStage:
 
     `name` is its call site, `work` what it computes, `query` the description of its SQL query, `description` that of its job.
     `cluster_slots` is how many tasks the application's executors could run at once, all the while that the stage ran,
-    `slot_limit` those that were there at any moment of it (0: not known), and `others_busy` how many of these other stages had
-    on average. `slow_executors` were slow in several stages; `hosts` says where executors are. `own` names what it is where it
-    is no work of the user's (a schema that is read, a broadcast, …). `failed` attempts took `failed_s`, and `failure` is the
-    first one's reason.
+    `slot_limit` those that were there at any moment of it (0: not known), `given_back` the most that there had been before
+    where executors come and go by demand (0: where they do not), and `others_busy` how many slots other stages had on average.
+    `slow_executors` were slow in several stages; `hosts` says where executors are; `speculates` that slow tasks are copied
+    already. `own` names what it is where it is no work of the user's (a schema that is read, a broadcast, …). `failed` attempts
+    took `failed_s`, and `failure` is the first one's reason.
     """
 
     stage: int
@@ -219,6 +233,8 @@ class PastStage:
     schedule: Schedule
     cluster_slots: int
     slot_limit: int = 0
+    given_back: int = 0
+    speculates: bool = False
     work: Work = field(default_factory=Work)
     query: str | None = None
     description: str = ""
@@ -305,6 +321,23 @@ class PastStage:
         tasks = self.tasks
         left = left_at_the_end_ms(tasks.finish_ms - tasks.work_ms, tasks.finish_ms, self.slots) / 1000.0
         return max(0.0, min(self.worked_s - self.ideal_s, left))
+
+    @cached_property
+    def deciding(self) -> int:
+        """The task that is to blame for the time lost: the longest of those that ran in it, or of all where that one is short.
+
+        In a stage of several rounds a long task that began early costs nothing.
+        """
+        work, finish = self.tasks.work_ms, self.tasks.finish_ms
+        late = finish > finish.max() - max(1.0, 1000.0 * self.saved_s)
+        longest = int(np.where(late, work, -1).argmax())
+        return longest if float(work[longest]) > float(work.mean()) else int(work.argmax())
+
+    @property
+    def decider(self) -> str:
+        """That task, in words."""
+        work = self.tasks.work_ms
+        return "the longest task" if work[self.deciding] == work.max() else "the longest of the last tasks"
 
     @property
     def overhead_s(self) -> float:

@@ -12,6 +12,7 @@ import sqlite3
 import tempfile
 import threading
 import time
+import uuid
 import xml.sax
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -138,42 +139,63 @@ class TableLookup(_Remote):
 
 def serve_main(pipe: Connection, latency_ms: float, at_once: int, size: int) -> None:
     """The server's process: blobs from memory, rows from SQLite."""
-    room = threading.Semaphore(at_once)
-    blob = bytes(size)
     with tempfile.TemporaryDirectory(prefix="evenly-") as folder:
         path = Path(folder) / "table.db"
-        with closing(sqlite3.connect(path)) as database, database:
-            database.execute("create table rows (number integer primary key, text text)")
-            database.executemany("insert into rows values (?, ?)", ((n, f"row {n} " * 12) for n in range(10_000)))
-        local = threading.local()
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-            disable_nagle_algorithm = True  # else headers and body wait for each other, 40 ms on loopback
-            wbufsize = -1
-
-            def do_GET(self) -> None:
-                _, kind, number = self.path.split("/")
-                with room:
-                    time.sleep(latency_ms / 1e3)
-                    body = blob if kind == "blob" else _row(local, path, int(number))
-                self.send_response(200)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *args: Any) -> None:
-                """Nothing: the terminal is the profile's."""
-
-        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        server.daemon_threads = True
+        with closing(sqlite3.connect(path)) as database:
+            _fill(database)
+        server = _server(path.as_uri(), latency_ms, at_once, size)
         pipe.send(server.server_address[1])
         server.serve_forever()
 
 
-def _row(local: threading.local, path: Path, number: int) -> bytes:
+def serve_here(*, latency_ms: float = 20.0, at_once: int = 16, size: int = 20_000) -> int:
+    """The same in a thread of this process, its rows in memory, until the process ends; gives the port."""
+    table = f"file:evenly-{uuid.uuid4().hex}?mode=memory&cache=shared"
+    database = sqlite3.connect(table, uri=True, check_same_thread=False)
+    _fill(database)
+    server = _server(table, latency_ms, at_once, size)
+    server.kept = database  # type: ignore[attr-defined] # the table is there as long as a connection to it is
+    threading.Thread(target=server.serve_forever, daemon=True, name="evenly example service").start()
+    return int(server.server_address[1])
+
+
+def _fill(database: sqlite3.Connection) -> None:
+    with database:
+        database.execute("create table rows (number integer primary key, text text)")
+        database.executemany("insert into rows values (?, ?)", ((n, f"row {n} " * 12) for n in range(10_000)))
+
+
+def _server(table: str, latency_ms: float, at_once: int, size: int) -> ThreadingHTTPServer:
+    room = threading.Semaphore(at_once)
+    blob = bytes(size)
+    local = threading.local()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True  # else headers and body wait for each other, 40 ms on loopback
+        wbufsize = -1
+
+        def do_GET(self) -> None:
+            _, kind, number = self.path.split("/")
+            with room:
+                time.sleep(latency_ms / 1e3)
+                body = blob if kind == "blob" else _row(local, table, int(number))
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *args: Any) -> None:
+            """Nothing: the terminal is the profile's."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    return server
+
+
+def _row(local: threading.local, table: str, number: int) -> bytes:
     database = getattr(local, "database", None)
     if database is None:
-        database = local.database = sqlite3.connect(path)
+        database = local.database = sqlite3.connect(table, uri=True)
     (text,) = database.execute("select text from rows where number = ?", (number,)).fetchone()
     return str(text).encode()

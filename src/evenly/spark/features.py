@@ -50,6 +50,7 @@ class Feature(Enum):
     PLANS = Needs("plans in the driver's Java", classic=True)
     ANALYSIS_AT_ONCE = Needs("analysis of an expression when it is written", classic=True)
     STATE_READER = Needs("the data source 'statestore'", since=(4, 0), classic=True)
+    HELD_ARRAYS = Needs("array constants as they lie in a row", since=(4, 0), classic=True, tested=((4, 3),))
     STATE_REWRITER = Needs("Spark's internal StateRewriter", since=(4, 2), classic=True, tested=((4, 3),))
 
 
@@ -102,6 +103,11 @@ def untested(feature: Feature, found: Found) -> str | None:
 def has(spark: Any, feature: Feature) -> bool:
     """Whether the Spark of a session has a feature, for a gate that has another way."""
     return missing(feature, Found.of(spark)) is None
+
+
+def has_tested(spark: Any, feature: Feature) -> bool:
+    """Whether it has the feature and is of a release that it was tested with, for a gate that has another way."""
+    return has(spark, feature) and untested(feature, Found.of(spark)) is None
 
 
 def require(spark: Any, feature: Feature, *, by: str, remedy: str) -> None:

@@ -61,6 +61,15 @@ def local_session(
         return builder.getOrCreate()
 
 
+def cluster_session(name: str, settings: Mapping[str, str]) -> SparkSession:
+    """A session on the cluster that `spark.master` of the settings names; all else is as Spark has it there."""
+    provide_java()
+    builder = SparkSession.Builder().appName(name)
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
 def _told(value: object) -> str:
     """A setting as Spark keeps it."""
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -29,8 +29,9 @@ from evenly.worker.engine import running_task
 from evenly.worker.guarding import Guard, fork_works
 from evenly.worker.letters import ERROR, LETTER, failure, letters_of
 from evenly.worker.limits import alarm_works
+from evenly.worker.many_results import ManyResults
 from evenly.worker.parts import Part
-from evenly.worker.results import Shape
+from evenly.worker.results import Shape, nulls_of
 from evenly.worker.rows import row_class, rows_of
 from evenly.worker.threads import Threads
 
@@ -92,11 +93,15 @@ def _execute(work: Work, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Recor
     settle_worker()
     measured = _Measured(work)
     output = work.output()
-    for stretch, made in _run(work, _parts(work, batches, measured)):
-        measured.add(stretch)
-        yield from made
+    try:
+        for stretch, made in _run(work, _parts(work, batches, measured)):
+            measured.add(stretch)
+            yield from made
+    finally:
+        if isinstance(work.calls.function, ManyResults):
+            work.calls.function.close()
     if work.report:
-        nulls = [pa.nulls(1, field.type) for field in output]
+        nulls = [nulls_of(1, field.type) for field in output]
         nulls[-1] = pa.array([measured.report()], pa.binary())
         yield pa.RecordBatch.from_arrays(nulls, schema=output)
 

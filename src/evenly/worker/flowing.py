@@ -14,18 +14,19 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import pyarrow as pa
 
 from evenly.dataflow.reports import Counted, WorkerReport
-from evenly.errors import EvenlyError
+from evenly.errors import EvenlyError, FunctionFailed
 from evenly.worker.engine import Row, running_task
 from evenly.worker.executing import REPORT, peak_bytes, settle_worker
 from evenly.worker.letters import failure
-from evenly.worker.results import Shape
+from evenly.worker.results import Shape, nulls_of, results_in
 from evenly.worker.rows import row_class, rows_of
 
 PIECE_ROWS, PIECE_S = 1_024, 0.05
@@ -41,7 +42,8 @@ Made = tuple[int, pa.RecordBatch]
 class Node:
     """An operator: what it calls, on rows or on batches, what leaves it, and which nodes (or which exit) that goes to.
 
-    A class is made once for each task; what it makes may have `close`.
+    A class is made once for each task; what it makes may have `close`. `reads` are the columns that it gets, in their order,
+    where it has several inputs, whose own order may be another.
     """
 
     name: str
@@ -51,15 +53,20 @@ class Node:
     threads: int = 1
     after: tuple[int, ...] = ()
     exit: int | None = None
+    reads: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """Operators, each before those that read it; `entries` read what Spark hands over, whose columns are called `names`."""
+    """Operators, each before those that read it; `entries` read what Spark hands over, whose columns are called `names`.
+
+    `run` is another one each time: Spark takes stages that are alike for one, and what one run persists another one lets go.
+    """
 
     nodes: tuple[Node, ...]
     entries: tuple[int, ...]
     names: tuple[str, ...]
+    run: str = ""
 
     @property
     def exits(self) -> list[Node]:
@@ -83,19 +90,17 @@ def flowing(graph: Graph) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Re
 def _flow(graph: Graph, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     settle_worker()
     named = (_named(batch, graph.names) for batch in batches if batch.num_rows)
-    operators = [_Operator(node) for node in graph.nodes]
-    running = _Threaded(graph, operators) if any(node.threads > 1 for node in graph.nodes) else _Serial(graph, operators)
     output, alone = graph.output(), len(graph.exits) == 1
     begun_s, cpu_s = time.time(), time.process_time()
-    try:
+    with ExitStack() as ending:
+        operators = [ending.enter_context(_Operator(node)) for node in graph.nodes]
+        threaded = any(node.threads > 1 for node in graph.nodes)
+        running = _Threaded(graph, operators) if threaded else _Serial(graph, operators)
+        ending.callback(running.close)
         for place, made in running.run(named):
             columns = made.columns if alone else _told_apart(made, place, output)
             yield pa.RecordBatch.from_arrays([*columns, pa.nulls(made.num_rows, pa.binary())], schema=output)
-    finally:
-        running.close()
-        for operator in operators:
-            operator.close()
-    nothing = [pa.nulls(1, field.type) for field in output]
+    nothing = [nulls_of(1, field.type) for field in output]
     nothing[-1] = pa.array([_report(operators, begun_s, time.process_time() - cpu_s).to_bytes()], pa.binary())
     yield pa.RecordBatch.from_arrays(nothing, schema=output)
 
@@ -108,7 +113,7 @@ def _named(batch: pa.RecordBatch, names: tuple[str, ...]) -> pa.RecordBatch:
 def _told_apart(made: pa.RecordBatch, place: int, output: pa.Schema) -> list[pa.Array]:
     """Rows of one exit as columns of all."""
     rows = made.num_rows
-    columns = [pa.nulls(rows, field.type) for field in list(output)[:-1]]
+    columns = [nulls_of(rows, field.type) for field in list(output)[:-1]]
     columns[0] = pa.array([place] * rows, pa.int32())
     held = output.field(place + 1).type
     columns[place + 1] = pa.StructArray.from_arrays(made.columns, fields=list(held))
@@ -127,9 +132,13 @@ class _Operator:
     def __init__(self, node: Node) -> None:
         self.node = node
         self._made = isinstance(node.function, type)
-        self._function = node.function() if self._made else node.function
+        try:
+            self._function = node.function() if self._made else node.function
+        except Exception as error:
+            raise self._ill("could not be made", error) from error
         called: Any = self._function
-        self._waits = inspect.iscoroutinefunction(called) or inspect.iscoroutinefunction(getattr(called, "__call__", None))  # noqa: B004
+        ways = (called, getattr(called, "__call__", None))  # noqa: B004 - of an object
+        self._waits = any(map(inspect.iscoroutinefunction, ways))
         self._local = threading.local()
         self._runners: list[asyncio.Runner] = []
         self._kind: type[Row] | None = None
@@ -144,20 +153,24 @@ class _Operator:
 
     def rows(self, piece: pa.RecordBatch) -> Iterator[Row]:
         """What a function of rows is called with."""
+        piece = self._in_order(piece)
         self._kind = self._kind or row_class(piece.schema.names)
         return rows_of(piece, self._kind)
+
+    def _in_order(self, piece: pa.RecordBatch) -> pa.RecordBatch:
+        """A piece with the columns as the operator reads them, whichever input it comes from."""
+        names, reads = piece.schema.names, list(self.node.reads)
+        if not reads or names == reads:
+            return piece
+        places = [names.index(name) for name in reads] if set(names) == set(reads) else _places(names, reads)
+        return piece.select(places).rename_columns(reads)
 
     def results(self, row: Row) -> list[Any]:
         """What a row gives: nothing, one result or many."""
         try:
-            value = self._called(row)
-            if value is None:
-                return []
-            if isinstance(value, list) or (isinstance(value, Iterator) and not isinstance(value, (str, bytes))):
-                return list(value)
+            return results_in(self._called(row))
         except Exception as error:
             raise self._failed(row, error) from error
-        return [value]
 
     def piece(self, rows: list[Row], values: list[Any]) -> pa.RecordBatch:
         """Results as rows of the operator's schema; `rows` has for each the row that gave it."""
@@ -170,17 +183,29 @@ class _Operator:
     def changed(self, piece: pa.RecordBatch) -> pa.RecordBatch:
         """What a function of batches makes of one."""
         try:
-            columns = self.node.shape.table(self._called(piece))
+            columns = self.node.shape.table(self._called(self._in_order(piece)))
         except Exception as error:
             raise self._failed(piece, error) from error
         return pa.RecordBatch.from_arrays(columns, schema=self.node.shape.schema)
 
-    def close(self) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, _kind: object, ended: BaseException | None, _trace: object) -> None:
+        """Close what the operator has; an error of that is told, unless another one has ended the task already."""
         for runner in self._runners:
             runner.close()
         close = getattr(self._function, "close", None)
-        if self._made and callable(close):
+        if not (self._made and callable(close)):
+            return
+        try:
             close()
+        except Exception as error:
+            if ended is None:
+                raise self._ill("could not be closed", error) from error
+
+    def _ill(self, what: str, error: Exception) -> FunctionFailed:
+        return FunctionFailed(f"the operator {self.node.name!r} {what}: {type(error).__name__}: {error}")
 
     def _called(self, payload: Any) -> Any:
         if not self._waits:
@@ -192,6 +217,12 @@ class _Operator:
 
     def _failed(self, payload: Any, error: Exception) -> EvenlyError:
         return failure(payload, error, of=f"the operator {self.node.name!r}", advice=_ADVICE)
+
+
+def _places(names: list[str], reads: list[str]) -> list[int]:
+    """Where columns are that are called alike but for upper and lower case."""
+    lower = [name.lower() for name in names]
+    return [lower.index(name.lower()) for name in reads]
 
 
 class _Serial:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import Any
@@ -44,7 +44,15 @@ class Shape:
         return [self._array(field, column, wrong) for field, column in zip(self.schema, lists, strict=True)], wrong
 
     def nulls(self, count: int) -> list[pa.Array]:
-        return [pa.nulls(count, field.type) for field in self.schema]
+        return [nulls_of(count, field.type) for field in self.schema]
+
+    def taken(self, value: Any) -> tuple[Any, ...]:
+        """The fields of one value, in order, none of them null that may not be; their types are not looked at."""
+        found = tuple(self._taken(value))
+        for name, held in zip(self.schema.names, found, strict=True):
+            if held is None and name in self.strict:
+                raise _is_null(name)
+        return found
 
     def _quick(self, values: Sequence[Any]) -> list[list[Any]] | None:
         """The fields of values that are all alike and as they should be; None to look at each."""
@@ -60,7 +68,11 @@ class Shape:
         if issubclass(holding[0], dict):
             alike = all(name in value for value in values for name in names)
             return [[value[name] for value in values] for name in names] if alike else None
-        return [list(column) for column in zip(*values, strict=True)]
+        columns = [list(column) for column in zip(*values, strict=True)]
+        fields = vars(holding[0]).get("__fields__")  # of the rows that a function gets; Spark's own have them one by one
+        if fields is None and hasattr(values[0], "__fields__"):
+            return None
+        return columns if fields is None else list(_by_name(columns, list(fields), names))
 
     def _taken(self, value: Any) -> Sequence[Any]:
         """The fields of one value, in order."""
@@ -80,18 +92,21 @@ class Shape:
                     f"the function returned {_told(value)}, of {len(value)} values: the schema has {len(names)} fields, "
                     f"{', '.join(names)}"
                 )
-            return value
+            return _by_name(value, list(getattr(value, "__fields__", ())), names)
         what = _unfinished(value) or f"return a dict or a tuple with the fields {', '.join(names)}"
         raise InvalidResult(f"the function returned {_told(value)}: {what}")
 
     def _wraps(self, value: Any, kind: pa.DataType) -> bool:
         """Whether a result for a schema of one field holds that field's value, or is it."""
+        name = self.schema.names[0]
         if isinstance(value, dict):
-            name = self.schema.names[0]
             if pa.types.is_struct(kind):
                 return list(value) == [name] and kind.get_field_index(name) < 0
             return not pa.types.is_map(kind)
-        return isinstance(value, tuple) and not pa.types.is_nested(kind)
+        if isinstance(value, tuple) and pa.types.is_nested(kind):  # a Row of this field holds it; another tuple is a struct
+            holds = list(getattr(value, "__fields__", ())) == [name]
+            return holds and (not pa.types.is_struct(kind) or [field.name for field in kind] != [name] or _is_row(value[0]))
+        return isinstance(value, tuple)
 
     def _array(self, field: pa.Field, values: list[Any], wrong: dict[int, InvalidResult]) -> pa.Array:
         convert = _converter(field.type)
@@ -104,7 +119,7 @@ class Shape:
         if made.null_count and field.name in self.strict:
             for at, value in enumerate(values):
                 if value is None and at not in wrong:
-                    wrong[at] = InvalidResult(f"the function returned None for field {field.name!r}, which may not be null")
+                    wrong[at] = _is_null(field.name)
         return made
 
     def _one_by_one(
@@ -156,6 +171,33 @@ class Shape:
             return column.cast(field.type)
         except _UNFIT as error:
             raise InvalidResult(f"{told}: {error}") from error
+
+
+def results_in(value: Any) -> list[Any]:
+    """What a function of a row gave: nothing, one result or many."""
+    if value is None:
+        return []
+    return list(value) if isinstance(value, (list, Iterator)) else [value]
+
+
+def nulls_of(count: int, kind: pa.DataType) -> pa.Array:
+    """So many nulls. Arrow's own, of a struct with a map in it, are damaged: who reads them ends the process."""
+    return pa.array([None] * count, kind) if pa.types.is_nested(kind) else pa.nulls(count, kind)
+
+
+def _is_null(name: str) -> InvalidResult:
+    return InvalidResult(f"the function returned None for field {name!r}, which may not be null")
+
+
+def _is_row(value: Any) -> bool:
+    return value is None or hasattr(value, "__fields__")
+
+
+def _by_name(held: Sequence[Any], fields: list[str], names: list[str]) -> Sequence[Any]:
+    """What a Row holds, in the order of `names` if its fields have these names; else as it is, by position."""
+    if fields == names or len(set(names)) < len(names) or sorted(fields) != sorted(names):
+        return held
+    return [held[fields.index(name)] for name in names]
 
 
 def _told(value: Any) -> str:
@@ -283,7 +325,7 @@ def _as_struct(value: Any, names: list[str], inner: list[Callable[[Any], Any] | 
             raise ValueError(f"it has no field {unknown[0]!r}")
         held = [value.get(name) for name in names]
     elif isinstance(value, (tuple, list)):
-        held = list(value)
+        held = list(_by_name(value, list(getattr(value, "__fields__", ())), names))
     else:
         raise TypeError("a struct is a dict or a tuple")
     return {name: each(it) if each else it for name, it, each in zip(names, held, inner, strict=True)}

@@ -105,6 +105,7 @@ class _Maker:
             allocation=self._allocation,
             memory_mib=max(memory, default=0.0),
             unmeasured=tuple(one.name for one in self.flow.operators if one.kind in ("frame", "state")),
+            between=tuple(name for name, curve in self._predictor.curves.items() if not curve.has(self._threads[name])),
         )
 
 

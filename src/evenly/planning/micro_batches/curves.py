@@ -58,6 +58,10 @@ class SlotCurve:
         most = max(one.rows_per_s for one in self.points)
         return next(one for one in self.points if one.rows_per_s >= AS_GOOD * most)
 
+    def has(self, threads: int) -> bool:
+        """Whether so many threads were measured."""
+        return any(one.threads == threads for one in self.points)
+
     def at(self, threads: int) -> CurvePoint:
         """What `threads` (at least 1) in a task carry: by straight line between points, and as the last one beyond it."""
         if threads < 1:

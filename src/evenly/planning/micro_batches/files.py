@@ -22,11 +22,11 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from evenly.dataflow.described import Described
+from evenly.dataflow.tuning import Way
 from evenly.errors import InvalidModel
 from evenly.planning.micro_batches.curves import CurvePoint, SlotCurve
 from evenly.planning.micro_batches.engine import EngineCosts
 from evenly.planning.micro_batches.models import SparkModels
-from evenly.planning.micro_batches.steps import Way
 
 _DIGITS = 6
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from evenly.dataflow.graph import Dataflow, Operator
+from evenly.dataflow.tuning import Way
 from evenly.errors import InvalidModel
 from evenly.planning.micro_batches.curves import SlotCurve
 from evenly.planning.micro_batches.engine import EngineCosts
-from evenly.planning.micro_batches.steps import Way
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from evenly.dataflow.graph import Dataflow
+from evenly.notebook import shown
 from evenly.planning.micro_batches.engine import EngineCosts
 
 _ENOUGH_STEPS = 200
@@ -18,6 +19,7 @@ class PlannedStage:
     """Operators that run in the same tasks. `seconds` of it pass before the next stage begins.
 
     - `tasks` of it share `slots`. `row_s`: seconds that each row that enters the dataflow adds to the stage.
+    - `early_row_s`: what each of the first `early_rows` adds beside, while one worker waits for another's first rows.
     - `least_s`: its longest row, below which no stage with rows is. `fixed_s`: what Spark needs for it.
     - `binding`: the operator that decides how long it takes ("": none was measured). `rows_in`: rows that enter each operator
       for one that enters the dataflow.
@@ -31,10 +33,15 @@ class PlannedStage:
     fixed_s: float = 0.0
     binding: str = ""
     rows_in: Mapping[str, float] = field(default_factory=dict)
+    early_row_s: float = 0.0
+    early_rows: float = 0.0
 
     def seconds(self, rows: float) -> float:
         """How long the stage takes in a batch of so many rows at the source."""
-        return self.fixed_s + (max(rows * self.row_s, self.least_s) if rows > 0.0 else 0.0)
+        if not rows > 0.0:
+            return self.fixed_s
+        early_s = self.early_row_s * min(rows, self.early_rows) if self.early_row_s else 0.0
+        return self.fixed_s + max(rows * self.row_s + early_s, self.least_s)
 
 
 @dataclass(frozen=True)
@@ -60,6 +67,8 @@ class SparkPlan:
     memory_mib: float = 0.0
     """The most that the Python worker of one slot is expected to hold."""
     unmeasured: tuple[str, ...] = ()
+    between: tuple[str, ...] = ()
+    """Operators whose number of threads was not measured: what they carry is read between or beyond the points."""
 
     def batch_s(self, rows: float) -> float:
         """How long a batch of so many rows takes."""
@@ -123,6 +132,19 @@ class SparkPlan:
         """The operator that decides the longest stage at the peak ("": none was measured)."""
         measured = [stage for stage in self.stages if stage.binding]
         return max(measured, key=lambda stage: stage.row_s).binding if measured else ""
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        rows = self.rows_per_batch
+        facts: dict[str, object] = {
+            "planned rate": f"{self.rate:g} rows/s",
+            "highest rate": f"{self.peak_rate:.4g} rows/s{'' if self.holds else ': below the planned one'}",
+            "first to break": self.first_to_break or "nothing that was measured",
+            "task slots": self.slots,
+            "batches": f"{rows:,.0f} rows every {self.interval_s:.3g} s, each takes {self.batch_s(rows):.3g} s",
+            "threads in a task": ", ".join(f"{name} {count}" for name, count in self.threads.items()),
+        }
+        return shown(f"Plan of {self.flow.name} on Spark", facts, {"stages, s": [stage.seconds(rows) for stage in self.stages]})
 
     def applied(self) -> Dataflow:
         """The dataflow with the threads of the plan."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 from evenly.errors import InvalidParameter
 from evenly.planning.micro_batches.plan import SparkPlan
@@ -19,23 +20,43 @@ def executors(plan: SparkPlan, cores: int = USUAL_CORES) -> tuple[int, int]:
     return math.ceil(plan.slots / each), each
 
 
+@dataclass(frozen=True)
+class ExecutorMemory:
+    """MiB of an executor: Spark's own, what it needs beside, and its Python workers'."""
+
+    heap: int
+    overhead: int
+    python: int
+
+    @property
+    def all(self) -> int:
+        """What a machine must have for it."""
+        return self.heap + self.overhead + self.python
+
+
+def executor_memory(plan: SparkPlan, cores: int = USUAL_CORES) -> ExecutorMemory:
+    """Python has what workers held when they were measured and a quarter more; Spark 1 GiB and 256 MiB for each slot."""
+    _, each = executors(plan, cores)
+    heap = _HEAP_MIB + _HEAP_SLOT_MIB * each
+    overhead = max(_OVERHEAD_MIB, math.ceil(_OVERHEAD_PART * heap))
+    return ExecutorMemory(heap, overhead, max(64, math.ceil(_PYTHON_SPARE * plan.memory_mib)) * each)
+
+
 def settings_on_spark(plan: SparkPlan, *, cores: int = USUAL_CORES) -> dict[str, str]:
     """Executors, cores, memory and parallelism for a plan, with `cores` slots in an executor.
 
-    Dynamic allocation is off: it would undo the plan. Memory of Python is what workers held when they were measured and a
-    quarter more; Spark's own is 1 GiB and 256 MiB for each slot.
+    Dynamic allocation is off: it would undo the plan.
     """
     count, each = executors(plan, cores)
-    heap_mib = _HEAP_MIB + _HEAP_SLOT_MIB * each
-    python_mib = max(64, math.ceil(_PYTHON_SPARE * plan.memory_mib)) * each
+    memory = executor_memory(plan, cores)
     return {
         "spark.dynamicAllocation.enabled": "false",
         "spark.executor.instances": str(count),
         "spark.executor.cores": str(each),
         "spark.task.cpus": "1",
-        "spark.executor.memory": f"{heap_mib}m",
-        "spark.executor.memoryOverhead": f"{max(_OVERHEAD_MIB, math.ceil(_OVERHEAD_PART * heap_mib))}m",
-        "spark.executor.pyspark.memory": f"{python_mib}m",
+        "spark.executor.memory": f"{memory.heap}m",
+        "spark.executor.memoryOverhead": f"{memory.overhead}m",
+        "spark.executor.pyspark.memory": f"{memory.python}m",
         "spark.sql.shuffle.partitions": str(plan.slots),
         "spark.default.parallelism": str(plan.slots),
     }

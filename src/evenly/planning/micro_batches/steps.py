@@ -1,7 +1,8 @@
 """Which stages of a dataflow run in the same tasks on Spark, and what passes between tasks.
 
 A shuffle ends tasks, and so does what is persisted because several stages read it. All else goes on in the same tasks: a
-sink writes where its rows were made, and two Python workers with a condition between them run side by side.
+sink writes where its rows were made, and two Python workers with a condition between them run side by side. What one shuffle
+deals out together is made in one step, by tasks of each that makes some of it.
 """
 
 from __future__ import annotations
@@ -10,11 +11,10 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from evenly.dataflow.ends import FILES
 from evenly.dataflow.graph import Dataflow, Edge
-from evenly.dataflow.stages import FILES, Stage, stages_of
-
-Way = tuple[str, str]
-"""The names of the operators at the two ends of an edge."""
+from evenly.dataflow.stages import Stage, stages_of
+from evenly.dataflow.tuning import Way
 
 
 @dataclass(frozen=True)
@@ -34,13 +34,14 @@ class Counts:
 class Step:
     """Stages in the same tasks, in their order.
 
-    `moved`: edges whose rows are shuffled to get here; rows that were persisted are shuffled by tasks of their own, those of
-    `sent`. `kept`: operators whose rows are persisted when they leave.
+    `moved`: edges whose rows are shuffled to get here. `sent`: what tasks of their own do to that end, each with the edges
+    whose rows they read: they shuffle what was persisted, or look which keys there are. `kept`: operators whose rows are
+    persisted when they leave.
     """
 
     stages: list[Stage] = field(default_factory=list)
     moved: list[Edge] = field(default_factory=list)
-    sent: list[Edge] = field(default_factory=list)
+    sent: list[list[Edge]] = field(default_factory=list)
     kept: list[str] = field(default_factory=list)
 
     @property
@@ -72,25 +73,33 @@ class Steps:
         return []
 
     def _readers(self, name: str) -> int:
-        return sum(any(edge.start == name for edge in stage.inputs) for stage in self.stages)
+        """How often what leaves an operator is read; by key twice, to learn the keys and to place them."""
+        by_key = 1 if self.flow.by_name[name].kind == "source" else 2
+        return sum(
+            max((by_key if edge.grouping == "key" else 1 for edge in stage.inputs if edge.start == name), default=0)
+            for stage in self.stages
+        )
 
     def _grouped(self) -> tuple[Step, ...]:
         of: dict[int, Step] = {}
         for stage in self.stages:
             before = [of[id(self.home[edge.start])] for edge in stage.inputs if self.follows(edge)]
-            step = before[0] if before else Step()
-            for other in before[1:]:
-                if other is not step:
-                    step.stages, step.moved = step.stages + other.stages, step.moved + other.moved
-                    step.sent, step.kept = step.sent + other.sent, step.kept + other.kept
-                    of |= {key: step for key, found in of.items() if found is other}
+            step = _merged(before, of)
             step.stages.append(stage)
-            moved = [edge for edge in stage.inputs if edge.grouping != "forward"]
-            step.moved += moved
-            step.sent += [edge for edge in moved if edge.start in self._persisted]
-            step.kept += self._kept_of(stage)
             of[id(stage)] = step
+            for edges in _dealt_together(stage):
+                made = [edge for edge in edges if edge.start not in self._persisted]
+                _merged([of[id(self.home[edge.start])] for edge in made], of)
+                step.moved += edges
+                learns = edges[0].grouping == "key" and stage.kind != "state"
+                step.sent += [edges] * ((not made) + learns)
+            step.kept += self._kept_of(stage)
         return _once([of[id(stage)] for stage in self.stages])
+
+    def ends(self, step: Step) -> list[Stage]:
+        """The last stages of a step: one for each kind of task that it has."""
+        followed = {id(self.home[edge.start]) for stage in step.stages for edge in stage.inputs if self.follows(edge)}
+        return [stage for stage in step.stages if id(stage) not in followed]
 
     def tasks(self, slots: int) -> dict[str, int]:
         """Tasks in which each operator runs on so many slots: as many as slots, where an edge does not name its instances."""
@@ -102,23 +111,33 @@ class Steps:
             elif stage.kind == "worker" and stage.fed_by is not None:
                 tasks = found[stage.fed_by]
             else:  # a union has the tasks of all that it is of
-                tasks = sum(
-                    found[edge.start] if edge.grouping == "forward" else edge.instances or slots for edge in stage.inputs
-                )
+                tasks = sum(found[edge.start] for edge in stage.inputs if edge.grouping == "forward")
+                tasks += sum(edges[0].instances or slots for edges in _dealt_together(stage))
             found |= dict.fromkeys(stage.operators, tasks)
         return found
 
+    def tasks_of(self, step: Step, tasks: Mapping[str, int]) -> int:
+        """All tasks of a step."""
+        return sum(tasks[stage.operators[0]] for stage in self.ends(step))
+
     def part(self, edge: Edge) -> float:
-        """Rows on an edge for one that enters its start: as measured, or else as the edge says."""
-        return self._measured.get((edge.start, edge.end), self.flow.part(edge))
+        """Rows that an edge brings for one that enters its start: as measured, or else as the edge says."""
+        found = self._measured.get((edge.start, edge.end))
+        if found is None:
+            return self.flow.part(edge)
+        return found * (edge.instances or 1) if edge.grouping == "duplicate" else found
 
     def rows(self) -> dict[str, float]:
         """Rows that enter each operator for one row of every source."""
         found: dict[str, float] = {}
         for name in self.flow.order:
             into = self.flow.into[name]
-            found[name] = math.fsum(found[edge.start] * self.part(edge) for edge in into) if into else 1.0
+            found[name] = math.fsum(self.on(edge, found) for edge in into) if into else 1.0
         return found
+
+    def on(self, edge: Edge, rows: Mapping[str, float]) -> float:
+        """Rows that an edge brings to its end for one of the source."""
+        return rows[edge.start] * self.part(edge)
 
     def counts(self, slots: int) -> Counts:
         """What Spark has to do in a batch, whatever the operators do."""
@@ -128,14 +147,14 @@ class Steps:
         for step in self.steps:
             stages += 1 + len(step.sent)
             turns += self.turns(step, tasks, slots)
-            moved += math.fsum(rows[edge.start] * self.part(edge) for edge in step.moved)
+            moved += math.fsum(self.on(edge, rows) for edge in step.moved)
             kept += math.fsum(self.leaving(name, rows) for name in step.kept)
         return Counts(stages, turns, self.sinks, self.file_sinks, moved, kept)
 
     def turns(self, step: Step, tasks: Mapping[str, int], slots: int) -> int:
-        """How often all slots begin a task of a step, those tasks with them that shuffle for it what was persisted."""
-        own = math.ceil(max(tasks[name] for name in step.operators) / slots)
-        return own + sum(math.ceil(tasks[edge.start] / slots) for edge in step.sent)
+        """How often all slots begin a task of a step, the tasks with them that prepare what is shuffled."""
+        own = math.ceil(self.tasks_of(step, tasks) / slots)
+        return own + sum(math.ceil(sum(tasks[edge.start] for edge in edges) / slots) for edges in step.sent)
 
     def leaving(self, name: str, rows: Mapping[str, float]) -> float:
         """Rows that leave an operator for one of the source: as many as the edge has that has most of them."""
@@ -158,3 +177,25 @@ def _once(steps: list[Step]) -> tuple[Step, ...]:
         if not any(step is one for one in found):
             found.append(step)
     return tuple(found)
+
+
+def _dealt_together(stage: Stage) -> list[list[Edge]]:
+    """The edges to a stage whose rows are shuffled, those that one shuffle has together."""
+    alike: dict[tuple[object, ...], list[Edge]] = {}
+    for edge in stage.inputs:
+        if edge.grouping != "forward":
+            alike.setdefault((edge.grouping, edge.columns, edge.instances), []).append(edge)
+    return list(alike.values())
+
+
+def _merged(steps: list[Step], of: dict[int, Step]) -> Step:
+    """Steps that turn out to be one; a new one if there is none."""
+    first = steps[0] if steps else Step()
+    for other in steps[1:]:
+        if other is not first and any(other is one for one in of.values()):
+            first.stages += other.stages
+            first.moved += other.moved
+            first.sent += other.sent
+            first.kept += other.kept
+            of |= {key: first for key, found in of.items() if found is other}
+    return first

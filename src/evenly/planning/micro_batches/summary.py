@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from evenly.planning.micro_batches.plan import SparkPlan
-from evenly.planning.micro_batches.settings import USUAL_CORES, executors
+from evenly.planning.micro_batches.settings import USUAL_CORES, executor_memory, executors
 
 TOTAL = "total"
 
@@ -43,6 +43,7 @@ def spark_rows(plan: SparkPlan, *, cores: int = USUAL_CORES) -> list[dict[str, o
         "measured_slots": plan.engine.slots,
         "executors": count,
         "executor_cores": each,
+        "executor_memory_mib": executor_memory(plan, cores).all,
         "memory_mib": plan.memory_mib,
         "trigger_s": plan.trigger_s,
         "rows_per_batch": _finite(plan.rows_per_batch),
@@ -58,7 +59,9 @@ def spark_rows(plan: SparkPlan, *, cores: int = USUAL_CORES) -> list[dict[str, o
 def _basis(plan: SparkPlan, name: str) -> str:
     if name in plan.unmeasured:
         return "not measured"
-    return "measured" if name in plan.threads else "static"
+    if name not in plan.threads:
+        return "static"
+    return "interpolated" if name in plan.between else "measured"
 
 
 def _finite(value: float) -> float | None:

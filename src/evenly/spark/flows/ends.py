@@ -2,37 +2,58 @@
 
 from __future__ import annotations
 
+import inspect
+from dataclasses import dataclass
+from hashlib import blake2s
 from pathlib import Path
+from urllib.parse import quote
 
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import TimestampType
+from pyspark.sql.types import BinaryType, StringType, TimestampType
 
+from evenly.dataflow.ends import CONSOLE, FILES, KAFKA, REPLAY, SENT, TABLE
 from evenly.dataflow.graph import Dataflow, Operator
-from evenly.dataflow.replay import replay_options
-from evenly.dataflow.stages import FILES
 from evenly.emission.destinations import HttpPost, TcpLines
+from evenly.emission.destinations.delivery import Pacing
+from evenly.emission.link.outgoing import UNSCHEDULED
 from evenly.errors import EvenlyError, InvalidDataflow
-from evenly.spark.flows.frames import checked_frame
+from evenly.spark.flows.frames import called_frame
 from evenly.spark.flows.functions import loaded
 from evenly.spark.flows.replay import replay
+from evenly.spark.jvm.hadoop_files import Folder
+from evenly.spark.sending.encoding import bodies
+from evenly.spark.sending.kept import KeptBatches
 from evenly.spark.sending.send import send
+from evenly.spark.sending.tasks import send_bodies
 
-SENT = ("tcp", "http")
-_SHOWN = 20
+NUMBER = "batch"
+"""The column that folders of batches have when they are read."""
+_SHOWN = "20"
+
+
+@dataclass(frozen=True)
+class StreamBatch:
+    """A batch of a stream, which may be run again: its number, its query's name (`owning.name_of_query`) and checkpoint."""
+
+    number: int
+    query: str
+    checkpoint: str
 
 
 def read(spark: SparkSession, flow: Dataflow, one: Operator, *, streaming: bool, pace: Path | None = None) -> DataFrame:
     """What a source gives. A replay looks into the file `pace` for how it is to go on."""
     try:
         if one.function:
-            found = checked_frame(loaded(one)(spark), one)
-        elif one.format == "replay":
+            found = called_frame(flow, one, spark)
+        elif one.format == REPLAY:
             found = replay(spark, one, streaming=streaming, pace=pace)
         else:
             found = _loaded(spark, one, streaming=streaming)
+    except InvalidDataflow:
+        raise
     except (PySparkException, EvenlyError) as error:
-        raise flow.error(f"the source {one.name!r} cannot be read: {_first_line(error)}", one) from error
+        raise flow.error(f"the source {one.name!r} cannot be read: {first_line(error)}", one) from error
     if found.isStreaming != streaming:
         has, wanted = ("a stream", "a batch") if found.isStreaming else ("a batch", "a stream")
         raise flow.error(f"the source {one.name!r} is {has}, and the dataflow is to be run as {wanted}", one)
@@ -47,7 +68,7 @@ def read(spark: SparkSession, flow: Dataflow, one: Operator, *, streaming: bool,
 def _loaded(spark: SparkSession, one: Operator, *, streaming: bool) -> DataFrame:
     options = dict(one.options)
     reader = spark.readStream if streaming else spark.read
-    if one.format == "table":
+    if one.format == TABLE:
         return reader.options(**options).table(one.path)
     reader = reader.format(one.format).options(**options)
     if one.schema:
@@ -57,60 +78,132 @@ def _loaded(spark: SparkSession, one: Operator, *, streaming: bool) -> DataFrame
     return reader.load(one.path) if one.path else reader.load()
 
 
-def check_source(flow: Dataflow, one: Operator) -> None:
-    """Refuse a replay whose options cannot be meant, before anything runs."""
-    if one.format == "replay":
+def check_sending(flow: Dataflow) -> None:
+    """Refuse a sink that sends to nowhere, or by a policy that there is not, before anything runs."""
+    for one in flow.operators:
+        if one.kind == "sink" and one.format in SENT:
+            try:
+                _destination(one), _pacing(one)
+            except EvenlyError as error:
+                raise flow.error(f"the sink {one.name!r}: {error}", one) from error
+
+
+def check_free(spark: SparkSession, flow: Dataflow) -> None:
+    """Refuse a folder that a batch would have to replace or add to without being told to, before another sink is written."""
+    for one in flow.operators:
+        if one.kind != "sink" or one.format not in FILES or not _mode(one).startswith("error"):
+            continue
+        folder = Folder(spark, one.path)
+        if folder.names():
+            raise flow.error(
+                f"the sink {one.name!r} cannot be written: {one.path} has files already. Give another path, or the option "
+                "`mode` (append, overwrite, ignore)",
+                one,
+            )
+
+
+def check_columns(flow: Dataflow, one: Operator, rows: DataFrame, *, streaming: bool) -> None:
+    """Refuse rows that a sink could not take, or that would read back as others, before the first batch is written."""
+    kinds = {field.name.lower(): field.dataType for field in rows.schema.fields}
+    texts = (StringType, BinaryType)
+    if one.format in FILES and streaming and NUMBER in kinds:
+        raise flow.error(
+            f"the sink {one.name!r} gets a column {NUMBER!r}, which is how the folders of its batches are called: who reads "
+            "them would find the number of the batch in it. Rename the column before",
+            one,
+        )
+    if one.format == KAFKA:
+        if not isinstance(kinds.get("value"), texts):
+            raise flow.error(
+                f"the sink {one.name!r} is kafka and gets {', '.join(rows.columns) or 'no columns'}: it takes a column "
+                "`value`, text or binary (and key, topic, partition, headers), such as to_json(struct(*)) makes",
+                one,
+            )
+        if "topic" not in one.options and not isinstance(kinds.get("topic"), StringType):
+            raise flow.error(f"the sink {one.name!r} is kafka: give it the option 'topic', or rows a column `topic`", one)
+    if one.format == "text" and [type(kind) for kind in kinds.values()] != [StringType]:
+        raise flow.error(f"the sink {one.name!r} is text: it takes one column, a string, and gets {rows.dtypes}", one)
+    if one.format in SENT:
         try:
-            replay_options(one)
-        except InvalidDataflow as error:
-            raise flow.error(f"the source {one.name!r}: {error}", one) from error
+            bodies(rows, one.options.get("column"))
+        except EvenlyError as error:
+            raise flow.error(f"the sink {one.name!r}: {error}", one) from error
 
 
-def check_sink(flow: Dataflow, one: Operator) -> None:
-    """Refuse a sink that says too little, before anything runs."""
-    needs = {"tcp": ("host", "port"), "http": ("url",)}.get(one.format, ())
-    for name in needs:
-        if name not in one.options:
-            raise flow.error(f"the sink {one.name!r} sends by {one.format}: give it the option {name!r}", one)
-    if one.format in FILES and not one.path:
-        raise flow.error(f"the sink {one.name!r} writes {one.format}: give it a `path`", one)
-
-
-def write(flow: Dataflow, one: Operator, rows: DataFrame, batch: int | None) -> None:
-    """Write what a sink gets; `batch` is the number of a stream's batch, which may be written again."""
+def write(flow: Dataflow, one: Operator, rows: DataFrame, batch: StreamBatch | None) -> None:
+    """Write what a sink gets; of a stream in a batch that may be written again."""
     try:
         _write(flow, one, rows, batch)
     except AnalysisException as error:
-        raise flow.error(f"the sink {one.name!r} cannot be written: {_first_line(error)}", one) from error
+        raise flow.error(f"the sink {one.name!r} cannot be written: {first_line(error)}", one) from error
 
 
-def _write(flow: Dataflow, one: Operator, rows: DataFrame, batch: int | None) -> None:
+def _write(flow: Dataflow, one: Operator, rows: DataFrame, batch: StreamBatch | None) -> None:
     options = dict(one.options)
     if one.function:
-        loaded(one)(rows, 0 if batch is None else batch)
-    elif one.format == "console":
+        _called(flow, one, rows, 0 if batch is None else batch.number)
+    elif one.format == CONSOLE:
         rows.show(int(options.get("rows", _SHOWN)), truncate=False)
     elif one.format in SENT:
-        to = TcpLines(options["host"], int(options["port"])) if one.format == "tcp" else HttpPost(options["url"])
-        send(
-            rows,
-            to=to,
-            column=options.get("column"),
-            link=options.get("link", "default"),
-            policy=options.get("policy", "unscheduled"),
-            sender=f"{flow.name}/{one.name}",
-            batch=batch,
-        )
+        _send(one, rows, batch)
     elif batch is not None and one.format in FILES:
-        rows.write.format(one.format).options(**options).mode("overwrite").save(f"{one.path.rstrip('/')}/batch={batch}")
+        options.pop("mode", None)
+        at = f"{one.path.rstrip('/')}/{NUMBER}={batch.number}"
+        rows.write.format(one.format).options(**options).mode("overwrite").save(at)
     else:
-        mode = options.pop("mode", "errorifexists" if one.format in FILES else "append")
-        writer = rows.write.format(one.format).options(**options).mode(mode)
-        if one.path:
-            writer.save(one.path)
+        mode = _mode(one)
+        options.pop("mode", None)
+        writer = rows.write.options(**options).mode(mode)
+        if one.format == TABLE:
+            writer.saveAsTable(one.path)
+        elif one.path:
+            writer.format(one.format).save(one.path)
         else:
-            writer.save()
+            writer.format(one.format).save()
 
 
-def _first_line(error: Exception) -> str:
+def _called(flow: Dataflow, one: Operator, rows: DataFrame, number: int) -> None:
+    gave = loaded(one)(rows, number)
+    if inspect.isawaitable(gave) or inspect.isgenerator(gave) or inspect.isasyncgen(gave):
+        if inspect.iscoroutine(gave):
+            gave.close()  # or Python warns that nobody awaited it
+        raise flow.error(f"the function of {one.name!r} has done nothing yet, it gave {gave!r}: make it a plain function", one)
+
+
+def _mode(one: Operator) -> str:
+    return one.options.get("mode", "errorifexists" if one.format in FILES else "append").lower()
+
+
+def sender_of(one: Operator, query: str) -> str:
+    """The name under which the rows of a sink are sent, by this query alone."""
+    return f"{quote(one.name, safe='')[:60]}.{blake2s(one.name.encode(), digest_size=4).hexdigest()}.{query}"
+
+
+def kept_of(spark: SparkSession, one: Operator, checkpoint: str) -> KeptBatches:
+    """The rows that a sink of a stream is sending, beside the checkpoint."""
+    folder = Folder(spark, checkpoint).child("evenly").child("sinks").child(quote(one.name, safe=""))
+    return KeptBatches(spark, folder.path, in_turn=True)
+
+
+def _send(one: Operator, rows: DataFrame, batch: StreamBatch | None) -> None:
+    to, pacing, column = _destination(one), _pacing(one), one.options.get("column")
+    if batch is None:
+        send(rows, to=to, column=column, link=pacing.link, policy=pacing.policy)
+        return
+    sender = sender_of(one, batch.query)
+    kept = kept_of(rows.sparkSession, one, batch.checkpoint).rows(bodies(rows, column), sender, batch.number)
+    send_bodies(kept, to, pacing, sender=sender, batch=batch.number)
+
+
+def _destination(one: Operator) -> TcpLines | HttpPost:
+    options = one.options
+    return TcpLines(options["host"], int(options["port"])) if one.format == "tcp" else HttpPost(options["url"])
+
+
+def _pacing(one: Operator) -> Pacing:
+    return Pacing(one.options.get("link", "default"), one.options.get("policy", UNSCHEDULED))
+
+
+def first_line(error: Exception) -> str:
+    """What an error of Spark says, without its plan."""
     return next(iter(str(error).strip().splitlines()), type(error).__name__)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 
+from pyspark import StorageLevel
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
@@ -14,14 +17,19 @@ from evenly.costs.call_options import CallOptions
 from evenly.dataflow.graph import Dataflow, Edge, Operator
 from evenly.dataflow.stages import Stage
 from evenly.dataflow.tuning import Tuning
-from evenly.errors import InvalidDataflow
+from evenly.errors import EvenlyError
 from evenly.spark.arrow_schema import arrow_schema
-from evenly.spark.costs.options import StageOptions, checked_key, checked_schema
+from evenly.spark.costs.options import StageOptions, checked_key
 from evenly.spark.costs.row_ids import with_id
 from evenly.spark.costs.stage import CallStage, results_of
+from evenly.spark.features import Feature, require
+from evenly.spark.flows.costed import costed_call, costed_rows
 from evenly.spark.flows.functions import loaded
+from evenly.spark.flows.schemas import parsed
 from evenly.spark.flows.watch import OfCosts, Reports
 from evenly.spark.keyed.by_key import by_key
+from evenly.spark.keyed.keys import key_names
+from evenly.spark.placing.placement import AT
 from evenly.spark.python_workers import check_python
 from evenly.worker.executing import REPORT
 from evenly.worker.flowing import Graph, Node, flowing
@@ -87,7 +95,13 @@ class Frames:
     def leaving(self, stage: Stage, rows: DataFrame) -> DataFrame:
         """What the one exit of a stage gives, of its rows; also of a stream."""
         left = self.reported(stage, rows)
-        return results_of(left) if self._reports(stage) else left
+        return self._results(stage, left)
+
+    def _results(self, stage: Stage, left: DataFrame) -> DataFrame:
+        """What leaves a stage without the reports of its workers."""
+        if not self._reports(stage):
+            return left
+        return costed_rows(results_of(left)) if stage.kind == "cost" else results_of(left)
 
     def _reports(self, stage: Stage) -> bool:
         """Whether what leaves a stage has the reports of its workers."""
@@ -97,7 +111,7 @@ class Frames:
         """What leaves a stage, with the reports of its workers."""
         one = self.flow.by_name[stage.operators[0]]
         if stage.kind == "frame":
-            return checked_frame(loaded(one)(rows), one)
+            return called_frame(self.flow, one, rows)
         if stage.kind == "cost":
             return self._by_cost(stage, one, rows)
         check_python(rows.sparkSession)
@@ -105,14 +119,43 @@ class Frames:
         # On their way columns have names of ours: PySpark takes a dot in a name for a field's. Arrow does not tell how many
         # rows of no columns there are.
         sent = rows.toDF(*(f"c{at}" for at in range(len(rows.columns)))) if rows.columns else rows.select(F.lit(0).alias("c"))
+        self._check_types(one, rows)
         return sent.mapInArrow(flowing(graph), schema)
+
+    def _check_types(self, one: Operator, rows: DataFrame) -> None:
+        """Refuse columns that Spark cannot hand over to Python."""
+        plain = StructType([StructField(f"c{at}", field.dataType) for at, field in enumerate(rows.schema.fields)])
+        try:
+            arrow_schema(rows.sparkSession, plain)
+        except PySparkException as error:
+            raise self.flow.error(f"{one.name!r} cannot get its rows: {error} Cast that column before", one) from error
+        except ValueError:  # Arrow's own, of arrays that can only be empty: Spark hands them over all the same
+            return
 
     def grouped(self, edge: Edge, rows: DataFrame) -> DataFrame:
         """The rows of an edge where its end finds them; for state, `stream_by_key` places them."""
-        rows = rows.where(edge.where) if edge.where else rows
+        return self._placed(edge, self._taken(edge, rows))
+
+    def _taken(self, edge: Edge, rows: DataFrame) -> DataFrame:
+        """The rows that take an edge."""
+        try:
+            rows = rows.where(edge.where) if edge.where else rows
+            if edge.grouping == "key":
+                key_names(rows, list(edge.columns))
+            elif edge.grouping == "cost":
+                with_id(rows, checked_key(list(edge.columns)))
+        except (AnalysisException, EvenlyError) as error:
+            what = f"the edge {edge.start} -> {edge.end}"
+            raise self.flow.error(f"{what} cannot be taken: {next(iter(str(error).splitlines()))}", edge) from error
+        return rows
+
+    def _placed(self, edge: Edge, rows: DataFrame) -> DataFrame:
+        """Rows of one or more edges that are grouped as this one."""
         instances = self.tuning.instances_of(edge, default_instances(rows.sparkSession))
         if edge.grouping == "shuffle":
             return rows.repartition(instances)
+        if edge.grouping == "duplicate":
+            return _everywhere(rows, instances)
         if edge.grouping == "key" and self.flow.by_name[edge.end].kind != "state":
             return by_key(rows, key=list(edge.columns), instances=instances, slot=None)
         return rows
@@ -126,7 +169,7 @@ class Frames:
                 self.reports.persisted(left, costs)
         elif reporting and self.reports is not None:
             left = self.reports.observe(left, costs)
-        left = results_of(left) if reporting else left
+        left = self._results(stage, left)
         if len(stage.exits) == 1:
             self._made[stage.exits[0]] = left
             return
@@ -134,26 +177,42 @@ class Frames:
             self._made[name] = left.where(F.col("exit") == place).select(f"e{place}.*")
 
     def _readers(self, name: str) -> int:
-        return sum(any(edge.start == name for edge in stage.inputs) for stage in self.stages)
+        """How often what leaves an operator is read. By key twice: to learn which keys there are, and to place them."""
+        by_key = 1 if self.flow.by_name[name].kind == "source" else 2
+        return sum(
+            max((by_key if edge.grouping == "key" else 1 for edge in stage.inputs if edge.start == name), default=0)
+            for stage in self.stages
+        )
 
     def _once(self, rows: DataFrame) -> DataFrame:
-        """Rows that are read several times and computed once."""
-        self._kept.append(rows.persist())
-        return self._kept[-1]
+        """Rows that are read several times and computed once. What somebody else has persisted stays his."""
+        if rows.storageLevel == StorageLevel.NONE:
+            self._kept.append(rows.persist())
+        return rows
 
     def _rows(self, stage: Stage) -> DataFrame:
         """What enters a stage."""
         if stage.kind == "worker" and stage.fed_by is not None:
             return self._made[stage.fed_by]
-        entering = [self.grouped(edge, self._made[edge.start]) for edge in stage.inputs]
         one = self.flow.by_name[stage.operators[0]]
-        kinds = [sorted((name.lower(), kind) for name, kind in it.dtypes) for it in entering]
+        # What is placed alike is placed together: rows of a key meet, from whichever edge they come.
+        alike: dict[tuple[object, ...], tuple[Edge, list[DataFrame]]] = {}
+        for edge in stage.inputs:
+            placed = (edge.grouping, edge.columns, edge.instances)
+            alike.setdefault(placed, (edge, []))[1].append(self._taken(edge, self._made[edge.start]))
+        self._check_same(one, [rows.schema for _, entering in alike.values() for rows in entering])
+        groups = [self._placed(edge, reduce(DataFrame.unionByName, entering)) for edge, entering in alike.values()]
+        return reduce(DataFrame.unionByName, groups)
+
+    def _check_same(self, one: Operator, entering: Sequence[StructType]) -> None:
+        """Refuse edges to an operator whose rows differ in names or types of columns."""
+        fields = [[(field.name, field.dataType.simpleString()) for field in it.fields] for it in entering]
+        kinds = [sorted((name.lower(), kind) for name, kind in it) for it in fields]
         if any(it != kinds[0] for it in kinds):
-            told = "; ".join(", ".join(f"{name} {kind}" for name, kind in it.dtypes) for it in entering)
+            told = "; ".join(", ".join(f"{name} {kind}" for name, kind in it) for it in fields)
             raise self.flow.error(
                 f"the edges to {one.name!r} have different columns ({told}): give what leads there the same schema", one
             )
-        return reduce(DataFrame.unionByName, entering)
 
     def _of_costs(self, stage: Stage) -> OfCosts:
         one = self.flow.by_name[stage.operators[0]]
@@ -165,17 +224,22 @@ class Frames:
         edge = stage.inputs[0]
         instances = self.tuning.instances_of(edge, default_instances(rows.sparkSession))
         options = StageOptions(instances, call=CallOptions(threads=self.tuning.threads_of(one)))
-        calls = CallStage.of(rows, loaded(one), one.schema, options)
-        keyed = with_id(rows, checked_key(list(edge.columns)))  # a key that is not there is an error, watched or not
-        return calls.evenly(rows, report=False) if self.reports is None else calls.evenly(keyed)
+        function, schema = costed_call(self.flow, one, rows)
+        calls = CallStage.of(rows, function, schema, options)
+        if self.reports is None:
+            return calls.evenly(rows, report=False)
+        return calls.evenly(with_id(rows, checked_key(list(edge.columns))))
 
     def graph(self, stage: Stage, rows: DataFrame) -> Graph:
         """The operators of a worker, for rows with these columns."""
         at = {name: place for place, name in enumerate(stage.operators)}
         nodes = []
+        made = {} if stage.fed_by is None else {stage.fed_by: rows.schema}
         for name in stage.operators:
             one = self.flow.by_name[name]
-            nullable, strict = _parsed(rows, one)
+            entering = [made[edge.start] for edge in self.flow.into[name] if edge.start in made]
+            self._check_same(one, entering)
+            nullable, strict = parsed(self.flow, one, rows)
             nodes.append(
                 Node(
                     name,
@@ -185,32 +249,41 @@ class Frames:
                     threads=self.tuning.threads_of(one),
                     after=tuple(at[edge.end] for edge in self.flow.out_of[name] if edge.end in at),
                     exit=stage.exits.index(name) if name in stage.exits else None,
+                    reads=tuple(entering[0].names) if len(entering) > 1 else (),
                 )
             )
-        return Graph(tuple(nodes), tuple(at[edge.end] for edge in stage.inputs), tuple(rows.columns))
+            made[name] = nullable
+        # Several edges to one operator are one input by now.
+        entries = dict.fromkeys(at[edge.end] for edge in stage.inputs)
+        return Graph(tuple(nodes), tuple(entries), tuple(rows.columns), uuid.uuid4().hex)
 
     def _schema(self, stage: Stage, rows: DataFrame) -> StructType:
-        exits = [_parsed(rows, self.flow.by_name[name])[0] for name in stage.exits]
+        exits = [parsed(self.flow, self.flow.by_name[name], rows)[0] for name in stage.exits]
         if len(exits) == 1:
             return StructType([*exits[0].fields, _REPORT])
         structs = [StructField(f"e{place}", schema) for place, schema in enumerate(exits)]
         return StructType([StructField("exit", IntegerType()), *structs, _REPORT])
 
 
-def _parsed(rows: DataFrame, one: Operator) -> tuple[StructType, frozenset[str]]:
-    """The schema of what leaves an operator, all of it nullable, and the fields that are not."""
-    parsed = checked_schema(rows, one.schema, skip=False)
-    nullable = StructType([StructField(it.name, it.dataType, nullable=True) for it in parsed.fields])
-    return nullable, frozenset(it.name for it in parsed.fields if not it.nullable)
-
-
-def checked_frame(found: object, one: Operator) -> DataFrame:
-    """What a user's function gave, if it is a DataFrame."""
+def called_frame(flow: Dataflow, one: Operator, given: DataFrame | SparkSession) -> DataFrame:
+    """What the function of an operator makes of a DataFrame, or of the session."""
+    try:
+        found = loaded(one)(given)
+    except AnalysisException as error:
+        told = next(iter(str(error).strip().splitlines()))
+        raise flow.error(f"the function of {one.name!r} asks Spark for what there is not: {told}", one) from error
     if not isinstance(found, DataFrame):
-        raise InvalidDataflow(f"the function of {one.name!r} returned {type(found).__name__}: return a DataFrame")
+        raise flow.error(f"the function of {one.name!r} returned {type(found).__name__}: return a DataFrame", one)
     return found
 
 
 def default_instances(spark: SparkSession) -> int:
     """As many instances as Spark makes of a shuffle."""
     return int(spark.conf.get("spark.sql.shuffle.partitions") or 200)
+
+
+def _everywhere(rows: DataFrame, instances: int) -> DataFrame:
+    """Every row in each of so many partitions."""
+    require(rows.sparkSession, Feature.REPARTITION_BY_ID, by="an edge that is grouped by duplicate", remedy="Use shuffle")
+    copies = rows.withColumn(AT, F.explode(F.sequence(F.lit(0), F.lit(instances - 1))))
+    return copies.repartitionById(instances, AT).drop(AT)

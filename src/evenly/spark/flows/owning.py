@@ -45,12 +45,15 @@ def claim(spark: SparkSession, flow: Dataflow, one: Operator, owner: str) -> Non
 
 
 def check_paths(spark: SparkSession, flow: Dataflow) -> None:
-    """Refuse two sinks, or a source and a sink, of one folder, however it is spelt."""
+    """Refuse two sinks, or a source and a sink, of one folder, however it is spelt, or one in the other's."""
     known: dict[str, Operator] = {}
     for one in flow.operators:
         if not one.path or one.format == "table" or one.kind not in ("source", "sink"):
             continue
-        at = Folder(spark, one.path).resolved("_")
-        other = known.setdefault(at, one)
-        if other is not one and "sink" in (one.kind, other.kind):
-            raise flow.error(f"{other.name!r} and {one.name!r} have the same path, {one.path}: give each its own", one)
+        at = Folder(spark, one.path).resolved("_").removesuffix("_")
+        for there, other in known.items():
+            if "sink" not in (one.kind, other.kind) or not (at.startswith(there) or there.startswith(at)):
+                continue
+            how = "have the same path" if at == there else "have a path in the other's"
+            raise flow.error(f"{other.name!r} and {one.name!r} {how}, {one.path}: give each its own", one)
+        known[at] = one

@@ -11,11 +11,11 @@ from pyspark.sql import functions as F
 from evenly.dataflow.graph import Dataflow, Edge
 from evenly.dataflow.reports import WorkerReport
 from evenly.dataflow.stages import IN_WORKER, Stage, stages_of
+from evenly.dataflow.tuning import Way
 from evenly.errors import InvalidModel, InvalidParameter
 from evenly.planning.micro_batches.curves import CurvePoint, SlotCurve
 from evenly.planning.micro_batches.fitting import Sizes, profile_curve, slope
 from evenly.planning.micro_batches.models import SparkModels
-from evenly.planning.micro_batches.steps import Way
 from evenly.spark.features import Feature, require
 from evenly.spark.flows.ends import read
 from evenly.spark.flows.frames import Frames
@@ -120,13 +120,13 @@ def _alone(flow: Dataflow, slots: int) -> Dataflow:
 
 @dataclass(frozen=True)
 class _Ran:
-    """Seconds from the first task's beginning to the last one's end, and of cpu for a slot."""
+    """Seconds that a task took, and those of them that its Python worker computed."""
 
-    span_s: float
+    task_s: float
     cpu_s: float
 
     def least(self, other: _Ran) -> _Ran:
-        return _Ran(min(self.span_s, other.span_s), min(self.cpu_s, other.cpu_s))
+        return _Ran(min(self.task_s, other.task_s), min(self.cpu_s, other.cpu_s))
 
 
 class _Profile:
@@ -166,11 +166,11 @@ class _Profile:
         while True:
             few, many = sizes.pair(threads)
             first = self._run(threads, few), self._run(threads, many)
-            if sizes.enough(threads, many - few, first[1].span_s - first[0].span_s):
+            if sizes.enough(threads, many - few, first[1].task_s - first[0].task_s):
                 break
         # Of two runs of each size the less disturbed one counts.
         small, large = first[0].least(self._run(threads, few)), first[1].least(self._run(threads, many))
-        row_s = slope((few, small.span_s), (many, large.span_s))
+        row_s = slope((few, small.task_s), (many, large.task_s))
         sizes.found(threads, row_s)
         return CurvePoint(threads, 1.0 / row_s, slope((few, small.cpu_s), (many, large.cpu_s)))
 
@@ -179,8 +179,9 @@ class _Profile:
         told = ran.where(F.col(REPORT).isNotNull()).select(REPORT).collect()
         reports = [WorkerReport.from_bytes(bytes(row[0])) for row in told]
         self._peak_bytes = max(self._peak_bytes, *(one.peak_bytes for one in reports))
-        span_s = max(one.ended_s for one in reports) - min(one.begun_s for one in reports)
-        return _Ran(span_s, sum(one.cpu_s for one in reports) / self._slots)
+        # Each task by its own clock: they do not begin at the same moment, which is no matter of the operator.
+        task_s = sum(one.ended_s - one.begun_s for one in reports) / self._slots
+        return _Ran(task_s, sum(one.cpu_s for one in reports) / self._slots)
 
     def _frames(self, threads: int) -> Frames:
         operators = tuple(replace(one, threads=threads) if one.name == self._name else one for one in self._flow.operators)

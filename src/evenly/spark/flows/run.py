@@ -8,15 +8,17 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from evenly.dataflow.builder import Flow
+from evenly.dataflow.ends import check_ends, check_paced
 from evenly.dataflow.files import read_dataflow
+from evenly.dataflow.functions import check_functions
 from evenly.dataflow.graph import Dataflow
 from evenly.dataflow.stages import Stage, stages_of
 from evenly.dataflow.tuning import Tuning
 from evenly.errors import InvalidParameter
 from evenly.planning.micro_batches import SparkPlan
-from evenly.spark.flows.ends import check_sink, check_source, read
+from evenly.spark.features import Feature, require
+from evenly.spark.flows.ends import check_free, check_sending, read
 from evenly.spark.flows.frames import Frames
-from evenly.spark.flows.functions import loaded
 from evenly.spark.flows.owning import check_paths
 from evenly.spark.flows.streaming import Asked, Streaming, write_sinks
 from evenly.spark.flows.watch import FlowWatch, Reports
@@ -33,6 +35,7 @@ def run(
     trigger: Trigger | None = None,
     query_name: str | None = None,
     watch: FlowWatch | None = None,
+    exactly_once: bool = False,
     plan: SparkPlan | None = None,
     replan: bool = False,
 ) -> RunningQuery | None:
@@ -48,6 +51,7 @@ def run(
     - `flow`: a `Dataflow`, a `Flow` that was built in Python, or the path of a YAML file (`evenly.dataflow.files`).
     - `spark`: your session; None: one on this machine. `trigger`, `query_name`: those of the query.
     - `watch`: a `FlowWatch` that says what each batch and its operators took.
+    - `exactly_once`: refuse a dataflow with a sink that may hold a row twice, as `exactly_once` of a sink does for one.
     - `plan`: a plan for Spark (`evenly.planning.micro_batches.plan_on_spark`): operators with `threads: auto` have its threads,
       and the query has its trigger, unless one is given, and its most rows of a batch, where the source can be told (a replay,
       Kafka). `replan`: plan again while it runs, from what batches show: threads that are left open, instances of shuffles and
@@ -61,19 +65,21 @@ def run(
 
     Whatever is wrong with the description is said before anything runs.
     """
-    described, stages = checked_flow(flow)
+    described, stages = checked_flow(flow, exactly_once=exactly_once)
     _check_plan(described, plan, replan=replan)
     if replan and checkpoint is None:
         raise InvalidParameter("replan is for a streaming query, between whose batches something can change: give checkpoint=")
     session = local_session(described.name) if spark is None else spark
+    require(session, Feature.FOLDERS, by="evenly.run", remedy="Use a classic session")
     check_paths(session, described)
     if checkpoint is not None:
         asked = Asked(checkpoint, trigger, query_name, watch, plan, replan)
         return Streaming(described, stages, session, asked).start()
     if trigger is not None or query_name is not None:
         raise InvalidParameter("trigger and query_name are of a streaming query: give its checkpoint= too")
-    if any(one.kind == "state" for one in described.operators):
-        raise InvalidParameter("an operator with state is for a stream: give checkpoint=, or group in a `frame` operator")
+    for one in described.operators:
+        if one.kind == "state":
+            raise described.error(f"{one.name!r} has state, of a stream: give checkpoint=, or group in a `frame` operator", one)
     _run_once(described, stages, session, watch, plan)
     return None
 
@@ -91,23 +97,23 @@ def _described(flow: Dataflow | Flow | str | os.PathLike[str]) -> Dataflow:
 def _run_once(
     flow: Dataflow, stages: tuple[Stage, ...], spark: SparkSession, watch: FlowWatch | None, plan: SparkPlan | None
 ) -> None:
+    check_free(spark, flow)
     sources = [one for one in flow.operators if one.kind == "source"]
     begun = {one.name: read(spark, flow, one, streaming=False) for one in sources}
     tuning = Tuning({} if plan is None else dict(plan.threads))
     write_sinks(Frames(flow, stages, begun, reports=None if watch is None else Reports(), tuning=tuning), None, watch)
 
 
-def checked_flow(flow: Dataflow | Flow | str | os.PathLike[str]) -> tuple[Dataflow, tuple[Stage, ...]]:
+def checked_flow(
+    flow: Dataflow | Flow | str | os.PathLike[str], *, exactly_once: bool = False
+) -> tuple[Dataflow, tuple[Stage, ...]]:
     """A dataflow with its stages, if it can be run; nothing has run then."""
     described = _described(flow)
     stages = stages_of(described)
-    for one in described.operators:
-        if one.kind == "source":
-            check_source(described, one)
-        if one.kind == "sink":
-            check_sink(described, one)
-        if one.function:
-            loaded(one)
+    check_ends(described, exactly_once=exactly_once)
+    check_paced(described)
+    check_functions(described)
+    check_sending(described)
     return described, stages
 
 

@@ -14,16 +14,17 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from evenly.costs.call_options import CallOptions
 from evenly.costs.model import CostModel
+from evenly.dataflow.ends import FILES, REPLAY, SENT
 from evenly.dataflow.graph import Dataflow
-from evenly.dataflow.stages import FILES, Stage, only_source
+from evenly.dataflow.stages import Stage, only_source
 from evenly.planning.micro_batches import SparkPlan
 from evenly.spark.costs.cost_batches import CostBatches, RanBatch
 from evenly.spark.costs.options import StageOptions, checked_key
 from evenly.spark.costs.stage import CallStage
 from evenly.spark.costs.store import CostStore
-from evenly.spark.flows.ends import read, write
-from evenly.spark.flows.frames import Frames, checked_frame, default_instances
-from evenly.spark.flows.functions import loaded
+from evenly.spark.flows.costed import costed_call, costed_rows
+from evenly.spark.flows.ends import StreamBatch, check_columns, kept_of, read, sender_of, write
+from evenly.spark.flows.frames import Frames, called_frame, default_instances
 from evenly.spark.flows.owning import claim, name_of_query
 from evenly.spark.flows.progress import Ended, ended, with_arrivals
 from evenly.spark.flows.steering import Steering, capped
@@ -37,13 +38,16 @@ _SECONDS = re.compile(r"\s*(?:interval\s+)?(\d+(?:\.\d+)?)\s*(ms|millisecond|sec
 _UNITS_S = {"ms": 1e-3, "millisecond": 1e-3, "second": 1.0, "minute": 60.0, "hour": 3600.0}
 
 
-def write_sinks(frames: Frames, number: int | None, watch: FlowWatch | None) -> None:
-    """Write all sinks, of a batch of this number."""
-    begun = perf_counter()
+def write_sinks(frames: Frames, batch: StreamBatch | None, watch: FlowWatch | None) -> None:
+    """Write all sinks, of a batch of a stream or of the only one."""
+    begun, flow, number = perf_counter(), frames.flow, None if batch is None else batch.number
     try:
         with worker_errors():
-            for name, rows in frames.of_sinks().items():
-                write(frames.flow, frames.flow.by_name[name], rows, number)
+            found = [(flow.by_name[name], rows) for name, rows in frames.of_sinks().items()]
+            for one, rows in found:
+                check_columns(flow, one, rows, streaming=batch is not None)
+            for one, rows in found:
+                write(flow, one, rows, batch)
         seconds = perf_counter() - begun
         if watch is not None and frames.reports is not None:
             watch.take(number, seconds, frames.reports.told())
@@ -78,7 +82,8 @@ class Streaming:
             trigger = {"processingTime": f"{round(1e3 * plan.trigger_s)} milliseconds"}
         self._settings = QuerySettings.checked(self._rows, asked.checkpoint, trigger, asked.query_name)
         self._batches: dict[str, CostBatches] = {}
-        if self._watch is not None and self._source.arrival and self._source.format != "replay":  # whose offsets tell
+        self._query = ""
+        if self._watch is not None and self._source.arrival and self._source.format != REPLAY:  # whose offsets tell
             self._rows = with_arrivals(self._rows, self._source.arrival)
 
     def start(self) -> RunningQuery:
@@ -94,7 +99,9 @@ class Streaming:
         self._claim_folders()
 
         def build(placed: DataFrame) -> DataStreamWriter:
-            return self._writer(checked_frame(loaded(one)(placed), one), one.name).outputMode("update")
+            found = called_frame(self._flow, one, placed)
+            self._check_frames(one.name, found)
+            return self._writer(found, one.name).outputMode("update")
 
         return self._watched(
             stream_by_key(
@@ -119,10 +126,12 @@ class Streaming:
 
     def _claim_folders(self) -> None:
         spark = self._rows.sparkSession
-        owner = name_of_query(spark, self._settings.checkpoint)
+        owner = self._query = name_of_query(spark, self._settings.checkpoint)
         for one in self._flow.operators:
             if one.kind == "sink" and one.format in FILES:
                 claim(spark, self._flow, one, owner)
+            if one.kind == "sink" and one.format in SENT:
+                kept_of(spark, one, self._settings.checkpoint).check_alone(sender_of(one, owner))
 
     def _before(self, state: Stage) -> DataFrame:
         """What leads to the state, one stage after the other."""
@@ -135,9 +144,10 @@ class Streaming:
     def _check_frames(self, begun: str, rows: DataFrame) -> None:
         """Make the frames of a batch without rows, so that a wrong schema or column is said before anything runs."""
         nothing = rows.sparkSession.createDataFrame([], rows.schema)
-        frames = Frames(self._flow, self._stages, {begun: nothing})
+        frames = Frames(self._flow, self._stages, {**dict.fromkeys(self._done_before(begun), nothing), begun: nothing})
         try:
-            frames.of_sinks()
+            for name, found in frames.of_sinks().items():
+                check_columns(self._flow, self._flow.by_name[name], found, streaming=True)
         finally:
             frames.release()
 
@@ -158,22 +168,24 @@ class Streaming:
             ran[name] = self._batches[name].run(entering, number)
             if reports is not None:
                 reports.known(ran[name].reports, OfCosts(name, threads))
-            return ran[name].results
+            return costed_rows(ran[name].results)
 
         reports = None if self._watch is None else Reports()
         try:
-            write_sinks(Frames(self._flow, self._stages, {**done, begun: rows}, by_cost, reports, tuning), number, self._watch)
-            for name, batch in ran.items():
-                self._batches[name].keep(batch)
+            batch = StreamBatch(number, self._query, self._settings.checkpoint)
+            write_sinks(Frames(self._flow, self._stages, {**done, begun: rows}, by_cost, reports, tuning), batch, self._watch)
+            for name, costed in ran.items():
+                self._batches[name].keep(costed)
         finally:
-            for batch in ran.values():
-                batch.release()
+            for costed in ran.values():
+                costed.release()
 
     def _cost_batches(self, name: str, rows: DataFrame) -> CostBatches:
         one, edge = self._flow.by_name[name], self._flow.into[name][0]
         instances = edge.instances or default_instances(rows.sparkSession)
         options = StageOptions(instances, call=CallOptions(threads=self.steering.tuning.threads_of(one)))
-        stage = CallStage.of(rows, loaded(one), one.schema, options)
+        function, schema = costed_call(self._flow, one, rows)
+        stage = CallStage.of(rows, function, schema, options)
         store = CostStore(self._rows.sparkSession, self._settings.checkpoint, name)
         return CostBatches(stage, store, CostModel(checked_key(list(edge.columns))), called=f"{self._flow.name}, {name}")
 

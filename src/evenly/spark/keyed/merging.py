@@ -22,6 +22,7 @@ from evenly.worker.groups.frames import joined
 from evenly.worker.groups.keyed_frames import keyed_frames
 from evenly.worker.groups.layout import ROWS_A_RESULT, Layout
 from evenly.worker.groups.pandas_rows import Conversion
+from evenly.worker.results import nulls_of
 
 PARTIAL, HOME = "partial", "home"
 
@@ -136,7 +137,7 @@ class _Partials:
 
     def take(self) -> Iterator[pa.RecordBatch]:
         if count := len(self._keys):
-            empty = [pa.nulls(count, field.type) for field in self._schema]
+            empty = [nulls_of(count, field.type) for field in self._schema]
             sent = [pa.array(self._packed, pa.binary()), pa.array(self._homes, pa.int32())]
             names = stage_names(len(self._keys[0].schema), len(empty), merged=True)
             yield pa.RecordBatch.from_arrays([*_repeated(self._keys, [1] * count), *empty, *sent], names=names)

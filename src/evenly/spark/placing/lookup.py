@@ -1,9 +1,10 @@
 """Tables that a plan looks rows up in, without being part of its text or weighing on its tasks.
 
 A table as an array literal is printed whole wherever a plan is (explain, event logs, the message about a column that does
-not exist), and Spark folds it to boxed objects, which every task behind the shuffle deserialises again. Here a table is the
-value of a scalar subquery over one row that the plan holds itself: its text is `scalar-subquery#7`, no job runs for it, and
-tasks get one array of bytes, which generated code reads in place.
+not exist), and Spark folds it to boxed objects, which every task behind the shuffle deserialises again. Here a table is a
+constant in the form in which rows hold arrays (`evenly.spark.jvm.held_arrays`): its text is short, no job runs for it, and
+tasks get one array of bytes, which generated code reads in place. Where that form cannot be had, through Spark Connect, it is
+the value of a scalar subquery over one row that the plan holds itself: the same answers, from a heavier plan.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from pyspark.sql import functions as F
 
 from evenly.kernels.types import I64, U64
 from evenly.keys.cuckoo import in_places, two_choice_tables
-from evenly.spark.features import Feature, has
+from evenly.spark.features import Feature, has, has_tested
+from evenly.spark.jvm.held_arrays import held_arrays
 
 Table = NDArray[np.signedinteger[Any]]
 
@@ -35,6 +37,8 @@ def lookup_tables(df: DataFrame, tables: dict[str, Table]) -> dict[str, Column]:
         for name, table in tables.items()
     }
     row = df.sparkSession.createDataFrame(pa.table(arrays))
+    if has_tested(df.sparkSession, Feature.HELD_ARRAYS):
+        return dict(zip(tables, held_arrays(row), strict=True))
     return {name: row.select(name).scalar() for name in tables}
 
 

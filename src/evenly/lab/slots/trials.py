@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from evenly.errors import DamagedData, InvalidParameter
+from evenly.errors import InvalidParameter
 from evenly.kernels.types import F64
+from evenly.lab.slots.hub import Flow, Home, Hub, Route, RunResult, free_cores
+from evenly.lab.slots.operators import OperatorSpec
+from evenly.lab.slots.process import SlotBundle
 from evenly.measures.slope import slope
 from evenly.planning.profiling.search import SlotTrial
-from evenly.planning.slots.hub import Flow, Home, Hub, Route, RunResult, free_cores
-from evenly.planning.slots.operators import OperatorSpec
-from evenly.planning.slots.process import SlotBundle
 
 
 @dataclass(frozen=True)
@@ -81,48 +77,3 @@ def latency_slope(found: RunResult, warm_up_s: float) -> float:
     counted = found.born_s >= warm_up_s
     born_s: F64 = found.born_s[counted]
     return slope(born_s, found.done_s[counted] - born_s) if born_s.size >= 3 else 0.0
-
-
-class TrialLog:
-    """Trials kept in a file as they are made, so that a search that was stopped goes on where it was.
-
-    The search asks for the same trials in the same order, and those in the file are not run again.
-    """
-
-    def __init__(self, path: str | os.PathLike[str], key: str) -> None:
-        self.path = Path(path)
-        self.key = key
-        self._known: dict[tuple[int, float], SlotTrial] = {}
-        if self.path.exists():
-            self._read()
-
-    def _read(self) -> None:
-        try:
-            lines = [json.loads(line) for line in self.path.read_text(encoding="utf-8").splitlines() if line]
-            if lines and lines[0].get("key") == self.key:
-                self._known = {(one["threads"], one["rate"]): SlotTrial(**one) for one in lines[1:]}
-        except (ValueError, TypeError, KeyError, AttributeError, OSError) as error:
-            raise DamagedData(f"{self.path} is not a log of trials: remove it to begin anew ({error})") from error
-        if not self._known:
-            self.path.unlink()
-
-    @property
-    def known(self) -> int:
-        """Trials in the file."""
-        return len(self._known)
-
-    def wrap(self, run: Callable[[int, float], SlotTrial]) -> Callable[[int, float], SlotTrial]:
-        """The trials of the file where there are, else new ones, which are added to it."""
-
-        def remembered(threads: int, rate: float) -> SlotTrial:
-            if (threads, rate) not in self._known:
-                trial = run(threads, rate)
-                fresh = not self.path.exists()
-                with self.path.open("a", encoding="utf-8") as file:
-                    if fresh:
-                        file.write(json.dumps({"key": self.key}) + "\n")
-                    file.write(json.dumps(asdict(trial)) + "\n")
-                self._known[threads, rate] = trial
-            return self._known[threads, rate]
-
-        return remembered

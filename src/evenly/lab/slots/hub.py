@@ -18,7 +18,7 @@ import psutil
 
 from evenly.errors import InvalidParameter
 from evenly.kernels.types import F64, I64
-from evenly.planning.slots.process import TUPLE, SlotBundle, batch_of, setup_message, slot_main
+from evenly.lab.slots.process import TUPLE, SlotBundle, batch_of, setup_message, slot_main
 
 TICK_S = 0.002
 _START_S = 60.0

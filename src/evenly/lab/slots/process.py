@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from evenly.planning.slots.operators import Function, OperatorSpec
+from evenly.lab.slots.operators import Function, OperatorSpec
 
 TUPLE = np.dtype([("bundle", np.int32), ("number", np.int64), ("born_s", np.float64), ("done_s", np.float64)])
 FLUSH_S = 0.004

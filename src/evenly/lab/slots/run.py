@@ -9,11 +9,11 @@ import numpy as np
 
 from evenly.dataflow.functions import target_of
 from evenly.errors import InvalidParameter
+from evenly.lab.slots.hub import Flow, Home, Hub, Route, free_cores
+from evenly.lab.slots.operators import OperatorSpec
+from evenly.lab.slots.process import SlotBundle
+from evenly.lab.slots.trials import latency_slope
 from evenly.planning.plan import Plan
-from evenly.planning.profiling.trials import latency_slope
-from evenly.planning.slots.hub import Flow, Home, Hub, Route, free_cores
-from evenly.planning.slots.operators import OperatorSpec
-from evenly.planning.slots.process import SlotBundle
 
 
 @dataclass(frozen=True)

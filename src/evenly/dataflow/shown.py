@@ -1,0 +1,96 @@
+"""What a dataflow becomes on Spark, in words: a line for each stage, and one for each edge that leads to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from evenly.dataflow.ends import FILES, SENT
+from evenly.dataflow.graph import Dataflow, Edge, Operator
+from evenly.dataflow.stages import Stage, stages_of
+
+
+def shown(flow: Dataflow) -> list[str]:
+    """The lines of a dataflow that can be run; one that cannot is refused."""
+    lines = []
+    for stage in stages_of(flow):
+        lines.append(f"{' + '.join(stage.operators)}: {_stage(flow, stage)}")
+        lines += [f"  {edge.start} -> {edge.end}: {_edge(flow, stage, edge)}" for edge in _edges(flow, stage)]
+    return lines
+
+
+def _edges(flow: Dataflow, stage: Stage) -> Iterator[Edge]:
+    """All that lead to its operators, in their order."""
+    for name in stage.operators:
+        yield from flow.into[name]
+
+
+def _stage(flow: Dataflow, stage: Stage) -> str:
+    one = flow.by_name[stage.operators[0]]
+    match stage.kind:
+        case "source":
+            return _source(one) + _once(flow, stage)
+        case "sink":
+            return f"sink, {_sink(one)}"
+        case "worker":
+            called = [f"{name} with {_threads(flow.by_name[name])}" for name in stage.operators]
+            return f"one Python worker for each partition ({', '.join(called)})" + _once(flow, stage)
+        case "cost":
+            return f"apply_by_cost, {_threads(one)} in each task" + _once(flow, stage)
+        case "frame":
+            return "Spark itself" + _once(flow, stage)
+        case "state":
+            return "stream_by_key: Spark's state, on instances of a mapping that changes with the keys" + _once(flow, stage)
+
+
+def _source(one: Operator) -> str:
+    if one.function:
+        return "source, your function of the session"
+    return f"source, {one.format}"
+
+
+def _sink(one: Operator) -> str:
+    if one.function:
+        return "your function of a DataFrame and the number of its batch, which is called again if Spark runs a batch again"
+    if one.format in FILES:
+        return f"{one.format}, every row once: a folder for each batch of a stream, written anew if Spark runs the batch again"
+    if one.format in SENT:
+        return f"sent by {one.format}, paced by {one.options.get('policy', 'nobody')}; at least once, by one identity"
+    return f"{one.format}, at least once"
+
+
+def _threads(one: Operator) -> str:
+    if one.threads is None:
+        return "threads as planned, or 1"
+    return "1 thread" if one.threads == 1 else f"{one.threads} threads"
+
+
+def _once(flow: Dataflow, stage: Stage) -> str:
+    """Whether its rows are read several times."""
+    leaving = [edge for name in stage.exits for edge in flow.out_of[name] if edge.end not in stage.operators]
+    keyed = any(edge.grouping == "key" and flow.by_name[edge.end].kind != "state" for edge in leaving)
+    several = len(leaving) > 1 or (keyed and stage.kind != "source")
+    return "; computed once for all that read it, and persisted while a batch runs" if several else ""
+
+
+def _edge(flow: Dataflow, stage: Stage, edge: Edge) -> str:
+    only = f", the rows where {edge.where}" if edge.where else ""
+    on = f"{edge.instances}" if edge.instances else "spark.sql.shuffle.partitions"
+    by = ", ".join(edge.columns)
+    match edge.grouping:
+        case "forward":
+            how = (
+                "handed on inside the worker while it runs"
+                if edge.start in stage.operators
+                else "no shuffle: rows stay in their partitions"
+            )
+        case "shuffle":
+            how = f"repartition({on})"
+        case "cost":
+            how = f"dealt out over {on} instances by what rows of each {by} have cost in the batches before"
+        case "key" if flow.by_name[edge.end].kind == "state":
+            how = f"placed by {by} on {on} instances, by the mapping of the query"
+        case "key":
+            how = f"by_key: placed by {by} on {on} instances, by a mapping learnt in each batch"
+        case "duplicate":
+            how = f"explode, then repartitionById: each row {on} times, once for every instance"
+    return f"{edge.grouping}: {how}{only}"

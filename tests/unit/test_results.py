@@ -1,0 +1,77 @@
+"""What functions return, as columns: a Row goes by its names, and holds what its one field is called after."""
+
+from __future__ import annotations
+
+import io
+
+import pyarrow as pa
+import pytest
+
+from evenly.worker.results import Shape, nulls_of, results_in
+from evenly.worker.rows import row_class
+
+pytest.importorskip("pyspark")
+from pyspark.sql import Row
+
+PAIR = Shape(pa.schema([("a", pa.int64()), ("b", pa.int64())]))
+
+
+def made(shape, *values):
+    columns, wrong = shape.columns(values)
+    assert not wrong, wrong
+    return pa.RecordBatch.from_arrays(columns, schema=shape.schema).to_pylist()
+
+
+def of_a_function(**held):
+    """A row as a function gets it."""
+    return tuple.__new__(row_class(list(held)), held.values())
+
+
+@pytest.mark.parametrize("row", [Row, of_a_function])
+def test_a_row_with_the_fields_of_the_schema_goes_by_name_and_any_other_by_position(row):
+    assert made(PAIR, row(b=2, a=1), row(b=4, a=3)) == [{"a": 1, "b": 2}, {"a": 3, "b": 4}]
+    assert made(PAIR, row(a=1, b=2), row(b=4, a=3)) == [{"a": 1, "b": 2}, {"a": 3, "b": 4}]
+    assert made(PAIR, row(x=1, y=2)) == [{"a": 1, "b": 2}]
+    assert PAIR.taken(row(b=2, a=1)) == (1, 2)
+    inside = Shape(pa.schema([("s", pa.struct(list(PAIR.schema))), ("n", pa.int64())]))
+    assert made(inside, row(s=row(b=2, a=1), n=0)) == [{"s": {"a": 1, "b": 2}, "n": 0}]
+
+
+@pytest.mark.parametrize("row", [Row, of_a_function])
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (pa.list_(pa.string()), None),  # not an array with a null in it
+        (pa.list_(pa.list_(pa.int64())), []),
+        (pa.list_(pa.int64()), [1, None]),
+        (pa.map_(pa.string(), pa.int64()), {"k": 1}),
+        (pa.struct([("x", pa.int64())]), {"x": 1}),
+        (pa.struct([("x", pa.int64())]), None),
+    ],
+)
+def test_a_row_of_one_field_holds_it_whatever_it_is(kind, value, row):
+    (found,) = made(Shape(pa.schema([("v", kind)])), row(v=value))
+    assert found["v"] == (list(value.items()) if pa.types.is_map(kind) else value)
+
+
+def test_a_row_may_be_the_struct_itself():
+    shape = Shape(pa.schema([("v", pa.struct([("v", pa.int64())]))]))
+    assert made(shape, Row(v=1), Row(v=Row(v=2)), (3,)) == [{"v": {"v": 1}}, {"v": {"v": 2}}, {"v": {"v": 3}}]
+
+
+def test_nulls_of_structs_with_maps_can_be_sent():
+    kind = pa.struct([("m", pa.map_(pa.string(), pa.int64()))])
+    batch = pa.RecordBatch.from_arrays([nulls_of(2, kind)], ["s"])
+    sent = io.BytesIO()
+    with pa.ipc.new_stream(sent, batch.schema) as stream:
+        stream.write_batch(batch)
+    assert pa.ipc.open_stream(sent.getvalue()).read_all().to_pylist() == [{"s": None}] * 2
+
+
+def test_nothing_one_result_or_many():
+    assert results_in(None) == []
+    assert results_in(0) == [0]
+    assert results_in((1, 2)) == [(1, 2)]
+    assert results_in([(1, 2), (3, 4)]) == [(1, 2), (3, 4)]
+    assert results_in(iter("ab")) == ["a", "b"]
+    assert results_in("ab") == ["ab"]
