@@ -67,7 +67,7 @@ class RunOptions:
             "--until-unstable": self.until_unstable,
             "--seconds": self.seconds is not None,
         }
-        if self.batch and (given := [name for name, it in stream.items() if it]):
+        if self.batch and (given := [name for name, is_given in stream.items() if is_given]):
             verb = "are" if len(given) > 1 else "is"
             raise InvalidParameter(f"{' and '.join(given)} {verb} for a streaming query: leave --batch out")
         if self.until_read and self.trigger is not None:

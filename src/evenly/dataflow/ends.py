@@ -30,7 +30,6 @@ def check_ends(flow: Dataflow, *, exactly_once: bool = False) -> None:
 
     It is asked by `exactly_once` of the sink, or for all sinks by the argument.
     """
-    check_replays(flow, paced=False)
     for one in flow.operators:
         if one.kind in ("source", "sink"):
             _check(flow, one)
@@ -39,16 +38,6 @@ def check_ends(flow: Dataflow, *, exactly_once: bool = False) -> None:
     if exactly_once or any(one.exactly_once for one in flow.operators):
         for one in flow.operators:
             _check_read_again(flow, one)
-
-
-def check_replays(flow: Dataflow, *, paced: bool = True) -> None:
-    """Refuse a replay whose options cannot be meant; `paced`: one without a rate too."""
-    for one in flow.operators:
-        if one.kind == "source" and one.format == REPLAY:
-            try:
-                replay_options(one, paced=paced)
-            except InvalidDataflow as error:
-                raise flow.error(f"the source {one.name!r}: {error}", one) from error
 
 
 def _check_read_again(flow: Dataflow, one: Operator) -> None:
@@ -114,7 +103,23 @@ def _check_options(flow: Dataflow, one: Operator, what: str) -> None:
         raise flow.error(f"the mode of {what} must be one of {', '.join(_MODES)}, got {mode!r}", one)
 
 
+def check_paced(flow: Dataflow) -> None:
+    """Refuse a replay without a rate: it can be planned, not run."""
+    for one in flow.operators:
+        if one.kind == "source" and one.format == REPLAY:
+            _check_replay(flow, one, paced=True)
+
+
+def _check_replay(flow: Dataflow, one: Operator, *, paced: bool) -> None:
+    try:
+        replay_options(one, paced=paced)
+    except InvalidDataflow as error:
+        raise flow.error(f"the source {one.name!r}: {error}", one) from error
+
+
 def _check_source(flow: Dataflow, one: Operator, what: str) -> None:
+    if one.format == REPLAY:
+        _check_replay(flow, one, paced=False)
     if one.format in (*SENT, CONSOLE):
         raise flow.error(f"{what} cannot be {one.format}, which is a sink: give another format or a `function`", one)
     if one.format == TABLE and one.schema:

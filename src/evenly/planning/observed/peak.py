@@ -100,8 +100,8 @@ class Peak:
     @property
     def verdict(self) -> Verdict | None:
         """What the batches showed at the highest rate that held, or at the last that was tried; None: none was."""
-        held = [one.verdict for one in self.trials if one.rate == self.rate]
-        return next(iter(held or [one.verdict for one in self.trials[-1:]]), None)
+        last = self.trials[-1].verdict if self.trials else None
+        return next((one.verdict for one in self.trials if one.rate == self.rate), last)
 
     @property
     def broke(self) -> str:

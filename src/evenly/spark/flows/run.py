@@ -8,7 +8,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from evenly.dataflow.builder import Flow
-from evenly.dataflow.ends import check_ends, check_replays
+from evenly.dataflow.ends import check_ends, check_paced
 from evenly.dataflow.files import read_dataflow
 from evenly.dataflow.functions import check_functions
 from evenly.dataflow.graph import Dataflow
@@ -119,7 +119,7 @@ def checked_flow(
     described = _described(flow)
     stages = stages_of(described)
     check_ends(described, exactly_once=exactly_once)
-    check_replays(described)
+    check_paced(described)
     check_functions(described)
     check_sending(described)
     return described, stages
