@@ -11,6 +11,8 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark import TaskContext
 
@@ -18,6 +20,7 @@ import evenly
 from evenly.dataflow.files import parse_dataflow
 from evenly.dataflow.job_script import job_script
 from evenly.errors import CheckpointMismatch, InvalidDataflow
+from evenly.spark.flows import edge_mappings
 from line_receiver import LineReceiver, without_doubles
 from waiting import until
 
@@ -65,6 +68,22 @@ def test_every_instance_gets_every_row_and_keys_that_meet_are_together(spark):
     assert Counter(number for number, _ in met[0]) == Counter({number: 2 - number % 2 for number in range(20)})
     assert max(Counter(number for number, _ in set(met[0])).values()) == 1
     assert len({at for _, at in met[0]}) == 4
+
+
+def test_the_mapping_of_a_streams_edge_is_learnt_now_and_then(spark, tmp_path, monkeypatch):
+    """From batches 0, 1 and 3 of four; in each a key is on one instance."""
+    learnt, met, real = [], {}, edge_mappings.learn_mapping
+    monkeypatch.setattr(edge_mappings, "learn_mapping", lambda rows, **how: learnt.append(len(met)) or real(rows, **how))
+    for at in range(4):
+        pq.write_table(pa.table({"id": [at, *range(10)] * 2}), tmp_path / f"{at}.parquet")
+    flow = evenly.Flow("keyed")
+    ids = flow.source("ids", format="parquet", path=f"{tmp_path}/*.parquet", options={"maxFilesPerTrigger": 1})
+    ids.by_key("id", instances=3).row(where_it_is, schema=AT).sink("met", function=collected(met))
+    evenly.run(flow, spark=spark, checkpoint=tmp_path / "checkpoint", trigger=NOW).awaitTermination()
+    assert learnt == [0, 1, 3]
+    for at in range(4):
+        assert Counter(number for number, _ in met[at]) == Counter([at, *range(10)] * 2)
+        assert len(set(met[at])) == 10
 
 
 def test_what_is_before_a_key_or_a_cost_is_called_once_for_each_row(spark, tmp_path):

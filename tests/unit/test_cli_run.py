@@ -49,7 +49,7 @@ def test_it_says_what_a_dataflow_becomes(monkeypatch, capsys, flow):
     for line in (
         "split: one Python worker for each partition (split with auto threads (as planned, else 1)); computed",
         "lines -> split: shuffle: repartition(4), the rows where id > 1 count: Spark itself; computed once for all",
-        "split -> count: key: by_key: placed by word on spark.sql.shuffle.partitions instances, by a mapping learnt in each",
+        "split -> count: key: by_key: placed by word on spark.sql.shuffle.partitions instances, by a mapping learnt now and",
         "kept: sink, parquet, every row once: a folder for each batch of a stream",
         "count -> kept: forward: no shuffle: rows stay in their partitions",
     ):

@@ -92,7 +92,7 @@ def _edge(flow: Dataflow, stage: Stage, edge: Edge) -> str:
         case "key" if flow.by_name[edge.end].kind == "state":
             how = f"placed by {by} on {on} instances, by the mapping of the query"
         case "key":
-            how = f"by_key: placed by {by} on {on} instances, by a mapping learnt in each batch"
+            how = f"by_key: placed by {by} on {on} instances, by a mapping learnt now and then"
         case "duplicate":
             how = f"explode, then repartitionById: each row {on} times, once for every instance"
     return f"{edge.grouping}: {how}{only}"

@@ -24,6 +24,7 @@ from evenly.spark.costs.row_ids import with_id
 from evenly.spark.costs.stage import CallStage, results_of
 from evenly.spark.features import Feature, require
 from evenly.spark.flows.costed import costed_call, costed_rows
+from evenly.spark.flows.edge_mappings import EdgeMappings
 from evenly.spark.flows.functions import loaded
 from evenly.spark.flows.schemas import parsed
 from evenly.spark.flows.watch import OfCosts, Reports
@@ -44,7 +45,7 @@ class Frames:
 
     What several stages read is persisted: `release` lets go of it. `by_cost` runs the operators of a stream whose rows are
     dealt out by their cost (None: a batch on its own); `reports` takes what workers tell (None: nobody asks). `tuning` has
-    threads and instances.
+    threads and instances, `mappings` what a stream has learnt of its keys before (None: each is learnt from the rows at hand).
     """
 
     flow: Dataflow
@@ -53,6 +54,7 @@ class Frames:
     by_cost: Callable[[str, DataFrame], DataFrame] | None = None
     reports: Reports | None = None
     tuning: Tuning = field(default_factory=Tuning)
+    mappings: EdgeMappings | None = None
     _made: dict[str, DataFrame] = field(default_factory=dict)
     _kept: list[DataFrame] = field(default_factory=list)
 
@@ -157,7 +159,8 @@ class Frames:
         if edge.grouping == "duplicate":
             return _everywhere(rows, instances)
         if edge.grouping == "key" and self.flow.by_name[edge.end].kind != "state":
-            return by_key(rows, key=list(edge.columns), instances=instances, slot=None)
+            known = None if self.mappings is None else self.mappings.of(edge, rows, instances)
+            return by_key(rows, key=list(edge.columns), instances=instances, slot=None, mapping=known)
         return rows
 
     def _make(self, stage: Stage, rows: DataFrame) -> None:
@@ -178,12 +181,15 @@ class Frames:
             self._made[name] = left.where(F.col("exit") == place).select(f"e{place}.*")
 
     def _readers(self, name: str) -> int:
-        """How often what leaves an operator is read. By key twice: to learn which keys there are, and to place them."""
-        by_key = 1 if self.flow.by_name[name].kind == "source" else 2
+        """How often what leaves an operator is read: once more where a mapping is learnt from it (a source is read again)."""
+        source = self.flow.by_name[name].kind == "source"
         return sum(
-            max((by_key if edge.grouping == "key" else 1 for edge in stage.inputs if edge.start == name), default=0)
+            max((1 if source or not self._learns(edge) else 2 for edge in stage.inputs if edge.start == name), default=0)
             for stage in self.stages
         )
+
+    def _learns(self, edge: Edge) -> bool:
+        return edge.grouping == "key" and (self.mappings is None or self.mappings.is_due(edge))
 
     def _once(self, rows: DataFrame) -> DataFrame:
         """Rows that are read several times and computed once. What somebody else has persisted stays his."""

@@ -23,6 +23,7 @@ from evenly.spark.costs.options import StageOptions, checked_key
 from evenly.spark.costs.stage import CallStage
 from evenly.spark.costs.store import CostStore
 from evenly.spark.flows.costed import costed_call, costed_rows
+from evenly.spark.flows.edge_mappings import EdgeMappings
 from evenly.spark.flows.ends import StreamBatch, check_columns, kept_of, read, sender_of, write
 from evenly.spark.flows.frames import Frames, called_frame, default_instances
 from evenly.spark.flows.owning import claim, name_of_query
@@ -83,6 +84,7 @@ class Streaming:
         self._settings = QuerySettings.checked(self._rows, asked.checkpoint, trigger, asked.query_name)
         self._batches: dict[str, CostBatches] = {}
         self._query = ""
+        self._mappings = EdgeMappings()
         if self._watch is not None and self._source.arrival and self._source.format != REPLAY:  # whose offsets tell
             self._rows = with_arrivals(self._rows, self._source.arrival)
 
@@ -158,6 +160,7 @@ class Streaming:
         self.steering.between_batches()
         tuning = self.steering.tuning
         done = dict.fromkeys(self._done_before(begun), rows)  # nothing reads what is before the state
+        self._mappings.begin()
         ran: dict[str, RanBatch] = {}
         whole = self._flow.by_name[begun].kind == "state" and self._may_read_less(begun)
 
@@ -177,7 +180,8 @@ class Streaming:
                 with worker_errors():
                     rows.persist().write.format("noop").mode("overwrite").save()
             batch = StreamBatch(number, self._query, self._settings.checkpoint)
-            write_sinks(Frames(self._flow, self._stages, {**done, begun: rows}, by_cost, reports, tuning), batch, self._watch)
+            made = Frames(self._flow, self._stages, {**done, begun: rows}, by_cost, reports, tuning, self._mappings)
+            write_sinks(made, batch, self._watch)
             for name, costed in ran.items():
                 self._batches[name].keep(costed)
         finally:
