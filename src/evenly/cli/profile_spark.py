@@ -22,6 +22,7 @@ _COSTS = {
     "sink_s": "a sink",
     "file_sink_s": "more for a sink that is files",
     "task_s": "a turn of tasks on all slots",
+    "worker_s": "more for a Python worker in each",
     "moved_row_s": "a row through a shuffle, on one slot",
     "kept_row_s": "a row that is persisted, on one slot",
 }

@@ -13,7 +13,8 @@ class EngineCosts:
     """Measured once per cluster (`evenly profile --engine`), with all of its `slots`.
 
     Seconds on the clock: `batch_s` for a batch, `stage_s` for each of its stages, `sink_s` for each sink that it writes
-    (`file_sink_s` more for one that is files), `task_s` for each turn of tasks (a stage of 5 tasks on 2 slots has 3 turns).
+    (`file_sink_s` more for one that is files), `task_s` for each turn of tasks (a stage of 5 tasks on 2 slots has 3 turns) and
+    `worker_s` more for each Python worker in them.
     Seconds of one slot, which all slots share: `moved_row_s` for each row that goes through a shuffle, `kept_row_s` for each
     that is persisted because several stages read it.
 
@@ -29,6 +30,7 @@ class EngineCosts:
     task_s: float = 0.0
     moved_row_s: float = 0.0
     kept_row_s: float = 0.0
+    worker_s: float = 0.0
     about: str = ""
 
     def __post_init__(self) -> None:

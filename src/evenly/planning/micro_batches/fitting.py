@@ -63,13 +63,14 @@ def fit_engine(batches: Sequence[TimedBatches], *, slots: int, cores_per_slot: f
             one.counts.sinks,
             one.counts.file_sinks,
             one.counts.turns,
+            one.counts.workers,
             one.rows * one.counts.moved / slots,
             one.rows * one.counts.kept / slots,
             one.rows * one.called / slots,
         )
         for one in batches
     ]
-    batch_s, stage_s, sink_s, file_sink_s, task_s, moved_row_s, kept_row_s, _ = map(
+    batch_s, stage_s, sink_s, file_sink_s, task_s, worker_s, moved_row_s, kept_row_s, _ = map(
         float, least_squares(counts, [one.seconds for one in batches])
     )
     return EngineCosts(
@@ -80,6 +81,7 @@ def fit_engine(batches: Sequence[TimedBatches], *, slots: int, cores_per_slot: f
         sink_s=sink_s,
         file_sink_s=file_sink_s,
         task_s=task_s,
+        worker_s=worker_s,
         moved_row_s=moved_row_s,
         kept_row_s=kept_row_s,
         about=about,

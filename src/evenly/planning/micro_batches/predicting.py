@@ -71,7 +71,9 @@ class Predictor:
             early_row_s=math.fsum(early_s * part for (_, early_s), part in kinds),
             early_rows=ARROW_ROWS * tasks / most_in if most_in > 0.0 else 0.0,
             least_s=max(longest, default=0.0),
-            fixed_s=(1 + len(step.sent)) * self._engine.stage_s + steps.turns(step, tasks_of, slots) * self._engine.task_s,
+            fixed_s=(1 + len(step.sent)) * self._engine.stage_s
+            + steps.turns(step, tasks_of, slots) * self._engine.task_s
+            + steps.workers(step, tasks_of, slots) * self._engine.worker_s,
             binding=slowest.binding,
             rows_in=rows_in,
         )

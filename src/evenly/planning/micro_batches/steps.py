@@ -19,8 +19,8 @@ from evenly.dataflow.tuning import Way
 
 @dataclass(frozen=True)
 class Counts:
-    """What Spark does in a batch: stages, turns of tasks on all slots, sinks and those that are files, and rows that are
-    shuffled and persisted for each row of the source."""
+    """What Spark does in a batch: stages, turns of tasks on all slots and of Python workers in them, sinks and those that are
+    files, and rows that are shuffled and persisted for each row of the source."""
 
     stages: int
     turns: int
@@ -28,6 +28,7 @@ class Counts:
     file_sinks: int
     moved: float
     kept: float
+    workers: int = 0
 
 
 @dataclass
@@ -142,19 +143,25 @@ class Steps:
     def counts(self, slots: int) -> Counts:
         """What Spark has to do in a batch, whatever the operators do."""
         tasks, rows = self.tasks(slots), self.rows()
-        stages = turns = 0
+        stages = turns = workers = 0
         moved = kept = 0.0
         for step in self.steps:
             stages += 1 + len(step.sent)
             turns += self.turns(step, tasks, slots)
+            workers += self.workers(step, tasks, slots)
             moved += math.fsum(self.on(edge, rows) for edge in step.moved)
             kept += math.fsum(self.leaving(name, rows) for name in step.kept)
-        return Counts(stages, turns, self.sinks, self.file_sinks, moved, kept)
+        return Counts(stages, turns, self.sinks, self.file_sinks, moved, kept, workers)
 
     def turns(self, step: Step, tasks: Mapping[str, int], slots: int) -> int:
         """How often all slots begin a task of a step, the tasks with them that prepare what is shuffled."""
         own = math.ceil(self.tasks_of(step, tasks) / slots)
         return own + sum(math.ceil(sum(tasks[edge.start] for edge in edges) / slots) for edges in step.sent)
+
+    def workers(self, step: Step, tasks: Mapping[str, int], slots: int) -> int:
+        """How often all slots begin with a Python worker of a step."""
+        found = [stage for stage in step.stages if stage.kind in ("worker", "cost")]
+        return sum(math.ceil(tasks[stage.operators[0]] / slots) for stage in found)
 
     def leaving(self, name: str, rows: Mapping[str, float]) -> float:
         """Rows that leave an operator for one of the source: as many as the edge has that has most of them."""

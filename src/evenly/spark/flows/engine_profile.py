@@ -47,6 +47,7 @@ SHAPES = (
     EngineShape(1),
     EngineShape(3),
     EngineShape(1, turns=8),
+    EngineShape(1, sinks=2),
     EngineShape(1, sinks=3),
     EngineShape(1, files=True),
     EngineShape(0, rows=_MANY),
