@@ -74,12 +74,8 @@ class Steps:
         return []
 
     def _readers(self, name: str) -> int:
-        """How often what leaves an operator is read; by key twice, to learn the keys and to place them."""
-        by_key = 1 if self.flow.by_name[name].kind == "source" else 2
-        return sum(
-            max((by_key if edge.grouping == "key" else 1 for edge in stage.inputs if edge.start == name), default=0)
-            for stage in self.stages
-        )
+        """How often what leaves an operator is read. Most batches of a stream do not learn the mapping of an edge by key."""
+        return sum(any(edge.start == name for edge in stage.inputs) for stage in self.stages)
 
     def _grouped(self) -> tuple[Step, ...]:
         of: dict[int, Step] = {}
@@ -92,8 +88,7 @@ class Steps:
                 made = [edge for edge in edges if edge.start not in self._persisted]
                 _merged([of[id(self.home[edge.start])] for edge in made], of)
                 step.moved += edges
-                learns = edges[0].grouping == "key" and stage.kind != "state"
-                step.sent += [edges] * ((not made) + learns)
+                step.sent += [edges] * (not made)
             step.kept += self._kept_of(stage)
         return _once([of[id(stage)] for stage in self.stages])
 
