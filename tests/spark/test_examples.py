@@ -17,6 +17,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 import evenly
+from evenly.planning.observed.peak import Peak
+from evenly.spark.flows import unstable
+from evenly.spark.flows.run import checked_flow
 from evenly.spark.streaming.running_query import RunningQuery
 from http_receiver import HttpReceiver
 from line_receiver import LineReceiver
@@ -184,8 +187,16 @@ def in_page(name):
 
 
 @pytest.mark.parametrize("name", [name for name in evenly.__all__ if in_help(name).strip()])
-def test_the_example_in_its_help_runs(run, spark, frame, name):
+def test_the_example_in_its_help_runs(run, spark, frame, name, monkeypatch):
     text = in_help(name)
+    if name == "find_peak":  # the search itself takes a minute: test_flow_replay.py has it
+
+        def checked(flow, **how):
+            inspect.signature(unstable.find_peak).bind(flow, **how)
+            checked_flow(flow)
+            return Peak(100.0, 110.0, ())
+
+        monkeypatch.setattr(evenly, "find_peak", checked)
     more = BY_COST if "apply_by_cost" in text else BY_KEY
     if name == "failed_rows":
         skip = evenly.CallOptions(on_error="skip")

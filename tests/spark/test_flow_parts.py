@@ -226,50 +226,6 @@ def test_a_sink_that_cannot_send_is_refused_before_anything_runs(spark, options,
         evenly.run(flow, spark=spark)
 
 
-WRONG = """
-dataflow: wrong
-operators:
-  ids: {kind: source, format: parquet, path: IDS, schema: "id long"}
-  one: {kind: row, function: "builtins:tuple", schema: "id long"}
-  two: {kind: row, function: "builtins:tuple", schema: "id long"}
-  out: {kind: sink, format: noop}
-edges:
-  - [ids, one]
-  - [one, two]
-  - [two, out]
-"""
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "said"),
-    [
-        ("builtins:tuple", "builtins:tupel", "line 4: the function of 'one': builtins:tupel cannot be loaded"),
-        (
-            '"builtins:tuple", schema: "id long"',
-            '"builtins:tuple", schema: "id lng"',
-            "line 4: the operator 'one': schema 'id lng'",
-        ),
-        ("[one, two]", '{from: one, to: two, where: "id > ("}', "line 9: the condition of one -> two cannot be asked: .PARSE_"),
-        ("[one, two]", '{from: one, to: two, where: "no > 1"}', "line 9: the condition of one -> two cannot be asked: .UNRES"),
-        (
-            "[one, two]",
-            "{from: one, to: two, grouping: key, columns: nil}",
-            "line 9: .*cannot be grouped: there is no column 'nil'",
-        ),
-        (
-            "[one, two]",
-            "{from: one, to: two, grouping: cost, columns: nil}",
-            "line 9: .*cannot be grouped: cost_key 'nil': .UNRES",
-        ),
-    ],
-)
-def test_what_only_spark_can_tell_is_said_with_its_line_before_anything_runs(spark, tmp_path, before, after, said):
-    flow = parse_dataflow(WRONG.strip().replace("IDS", str(tmp_path)).replace(before, after, 1), file="f.yaml")
-    with pytest.raises(InvalidDataflow, match=f"f.yaml, {said}"):
-        evenly.run(flow, spark=spark, checkpoint=tmp_path / "checkpoint")
-    assert not (tmp_path / "checkpoint").exists()
-
-
 SUBMITTED = """
 dataflow: "sub's"
 operators:

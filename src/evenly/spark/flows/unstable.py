@@ -46,7 +46,10 @@ def find_peak(
 ) -> Peak:
     """Run a dataflow whose source is a replay, at one rate after the other, and find the highest at which batches keep up.
 
-        peak = find_peak("flow.yaml", spark=spark, checkpoint="/data/peak", trigger_s=5.0)
+        flow = evenly.Flow("sizes")
+        urls = flow.source("urls", format="replay", path="/data/urls", options={"rate": 100})
+        urls.row(fetch, schema="size long").sink("nowhere", format="noop")
+        peak = evenly.find_peak(flow, spark=spark, checkpoint="/data/peak", trigger_s=5.0)
         peak.rate, peak.breaks_at, peak.broke
 
     The files are replayed again and again, in one query. At each rate a batch has what arrives in `trigger_s` (or the plan's);
