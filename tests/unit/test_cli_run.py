@@ -116,6 +116,8 @@ def test_a_function_that_is_not_there_and_a_sink_that_cannot_hold_rows_once_are_
         (("--batch", "--until-unstable", "--seconds", "3"), "--until-unstable and --seconds are for a streaming query"),
         (("--checkpoint", "x", "--until-read", "--until-unstable"), "leave --until-read out"),
         (("--checkpoint", "x", "--seconds", "0"), "--seconds must be above 0"),
+        (("--checkpoint", "x", "--until-unstable", "--seconds", "5"), "leave --seconds and --replan out"),
+        (("--checkpoint", "x", "--seconds", "5", "--submit", "job.py"), "runs the dataflow alone: leave --seconds out"),
         (("--checkpoint", "x", "--rate", "5"), "--rate is of a source of `format: replay`"),
         (("--checkpoint", "x", "--slots", "0"), "--slots must be at least 1"),
         (("--batch", "--page", "no/folder/page.html"), "--page must name a file"),

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from evenly.dataflow.replay import Offered, Pace, ReplayClock
-from evenly.errors import InvalidDataflow, InvalidParameter
+from evenly.errors import CheckpointMismatch, InvalidDataflow, InvalidParameter
 from evenly.worker import replaying
 from evenly.worker.replaying import ReplayedFiles, replayed
 
@@ -79,7 +79,18 @@ def test_a_file_that_is_written_anew_is_read_anew(tmp_path):
 
     first, again = wrote(1, 2), wrote(3, 4)
     assert (first[1], again[1]) == ([[1, 2]], [[3, 4]])
+    assert first[0] != again[0]  # as many rows in as many bytes
     assert wrote(*range(100_000))[0] != again[0]
+
+
+def test_rows_of_other_files_or_beyond_these_are_not_gone_on_from(files):
+    found = ReplayedFiles.at(str(files), ["id"])
+    found.check(Offered(37, files=found.mark), "/data", loops=False)
+    found.check(Offered(38, files=found.mark), "/data", loops=True)
+    with pytest.raises(CheckpointMismatch, match="38 rows were replayed, and the files at /data have 37"):
+        found.check(Offered(38, files=found.mark), "/data", loops=False)
+    with pytest.raises(CheckpointMismatch, match="are not those that were replayed before row 3"):
+        found.check(Offered(3, files="other"), "/data", loops=True)
 
 
 def test_types_are_made_those_of_spark(tmp_path):
@@ -100,6 +111,9 @@ def test_what_cannot_be_replayed_is_said(tmp_path, files):
         ReplayedFiles.at(str(files), ["id", "day"])
     with pytest.raises(InvalidDataflow, match="there are no rows"):
         ReplayedFiles.at(str(files / "empty.parquet"), ["id"])
+    pq.write_table(pa.table({"id": ["x"]}), files / "other.parquet")
+    with pytest.raises(InvalidDataflow, match=r"'id' is int64 in .*a\.parquet and string in .*other\.parquet"):
+        ReplayedFiles.at(str(files), ["id"])
     for rate in (0.0, -1.0, float("nan"), float("inf")):
         with pytest.raises(InvalidParameter, match="rows per second, finite and above 0"):
             Pace(rate)

@@ -72,6 +72,8 @@ class RunOptions:
             raise InvalidParameter(f"{' and '.join(given)} {verb} for a streaming query: leave --batch out")
         if self.until_read and self.trigger is not None:
             raise InvalidParameter("--until-read reads all that is there, without waiting: leave --trigger out")
+        if self.until_unstable and (self.seconds is not None or self.replan):
+            raise InvalidParameter("--until-unstable ends by itself and changes rates alone: leave --seconds and --replan out")
         if self.until_read and self.until_unstable:
             raise InvalidParameter("--until-unstable replays again and again: leave --until-read out")
         if self.trigger is not None and not 0.0 < self.trigger < _DAY_S:
@@ -82,6 +84,16 @@ class RunOptions:
     def _check_script(self) -> None:
         if self.submit is None:
             return
+        left_out = {
+            "--plan": self.plan,
+            "--replan": self.replan,
+            "--until-unstable": self.until_unstable,
+            "--seconds": self.seconds is not None,
+            "--slots": self.slots is not None,
+            "--page": self.page is not None,
+        }
+        if given := [name for name, is_given in left_out.items() if is_given]:
+            raise InvalidParameter(f"a script of --submit runs the dataflow alone: leave {' and '.join(given)} out")
         if self.master is not None or self.conf:
             raise InvalidParameter("--master and --conf of a script are those of spark-submit: give them there")
         if self.submit.suffix != ".py":

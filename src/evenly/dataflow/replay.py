@@ -132,6 +132,8 @@ def replay_options(one: Operator, *, paced: bool = True) -> dict[str, str]:
     options = dict(one.options)
     if not one.path:
         raise InvalidDataflow("a replay needs the `path` of Parquet files")
+    if one.schema:
+        raise InvalidDataflow("a replay has the columns of its files: leave `schema` out")
     for name in options:
         if name not in _OPTIONS:
             raise InvalidDataflow(f"a replay has no option {name!r}: it may have {', '.join(_OPTIONS)}")
@@ -140,16 +142,20 @@ def replay_options(one: Operator, *, paced: bool = True) -> dict[str, str]:
     for name in ("most_rows", "numPartitions"):
         if name in options and not (options[name].isdecimal() and int(options[name]) >= 1):
             raise InvalidDataflow(f"the option `{name}` of a replay must be a whole number from 1 on, got {options[name]!r}")
-    if "rate" in options:
-        try:
-            pace_of(options)
-        except ValueError as error:
-            raise InvalidDataflow(
-                f"the option `rate` of a replay must be rows per second, above 0, got {options['rate']!r}"
-            ) from error
-    elif paced:
-        raise InvalidDataflow("a replay needs the option `rate`, in rows per second")
+    if "rate" in options or paced:
+        _check_rate(options)
     return options
+
+
+def _check_rate(options: Mapping[str, str]) -> None:
+    if "rate" not in options:
+        raise InvalidDataflow("a replay needs the option `rate`, in rows per second")
+    try:
+        pace_of(options)
+    except ValueError as error:
+        raise InvalidDataflow(
+            f"the option `rate` of a replay must be rows per second, above 0, got {options['rate']!r}"
+        ) from error
 
 
 def pace_of(options: Mapping[str, str]) -> Pace:

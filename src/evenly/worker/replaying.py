@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from evenly.dataflow.replay import Offered
-from evenly.errors import InvalidDataflow
+from evenly.errors import CheckpointMismatch, InvalidDataflow
 
 _KEPT_BYTES = 64 * 2**20
 """What a worker keeps of the row groups that it has decoded, so that it decodes one once for many batches."""
@@ -39,14 +39,16 @@ class Span:
 
 @dataclass(frozen=True)
 class ReplayedFiles:
-    """The Parquet files of a path in the order of their names, and the rows of each of their row groups; `versions` by file."""
+    """The Parquet files of a path in the order of their names, and the rows of each of their row groups; by file `versions`
+    (size, time) and `footers`, checksums of what Parquet says at its end: places, sizes, and least and largest values."""
 
     groups: tuple[tuple[str, int, int], ...]
     versions: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    footers: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def at(cls, path: str, columns: list[str]) -> ReplayedFiles:
-        """Of a file or folder; all files must have these columns."""
+        """Of a file or folder; all files must have these columns, of the same types."""
         system, root = _located(path)
         info = system.get_file_info(root)
         if info.type == fs.FileType.NotFound:
@@ -60,6 +62,8 @@ class ReplayedFiles:
             and (one is info or not any(part.startswith(("_", ".")) for part in one.path[hidden:].split("/")))
         }
         groups = []
+        footers: dict[str, int] = {}
+        kinds: dict[str, tuple[str, str]] = {}
         for file in sorted(files):
             with pq.ParquetFile(file, filesystem=system) as opened:
                 if lacking := [name for name in columns if name not in opened.schema_arrow.names]:
@@ -67,12 +71,21 @@ class ReplayedFiles:
                         f"{file} has no column {lacking[0]!r}: write what is to be replayed as files that all have the same "
                         "columns, none of them in the names of folders"
                     )
+                for name in columns if opened.metadata.num_rows else []:
+                    other = _told_type(opened.schema_arrow.field(name).type)
+                    first, kind = kinds.setdefault(name, (file, other))
+                    if other != kind:
+                        raise InvalidDataflow(
+                            f"the column {name!r} is {kind} in {first} and {other} in {file}: write what is to be replayed as "
+                            "files that all have the same types"
+                        )
                 told = opened.metadata
                 groups += [(_named(path, file), it, told.row_group(it).num_rows) for it in range(opened.num_row_groups)]
+            footers[_named(path, file)] = _footer(system, file)
         kept = tuple(group for group in groups if group[2])
         if not kept:
             raise InvalidDataflow(f"there are no rows in the Parquet files of {path}: nothing can be replayed")
-        return cls(kept, {_named(path, file): version for file, version in files.items()})
+        return cls(kept, {_named(path, file): version for file, version in files.items()}, footers)
 
     @cached_property
     def ends(self) -> list[int]:
@@ -87,8 +100,24 @@ class ReplayedFiles:
     @cached_property
     def mark(self) -> str:
         """Another one where other rows may have the same numbers."""
-        told = "\n".join(f"{file.rpartition('/')[2]} {group} {rows} {self._size(file)}" for file, group, rows in self.groups)
+        told = "\n".join(
+            f"{file.rpartition('/')[2]} {group} {rows} {self._size(file)} {self.footers.get(file, 0)}"
+            for file, group, rows in self.groups
+        )
         return f"{zlib.crc32(told.encode()):08x}"
+
+    def check(self, offered: Offered, path: str, *, loops: bool) -> None:
+        """Refuse to go on where other files were replayed, or rows beyond these, which begin again only if it `loops`."""
+        if offered.files != self.mark:
+            raise CheckpointMismatch(
+                f"the files at {path} are not those that were replayed before row {offered.row}: bring them back, or begin "
+                "with a new checkpoint"
+            )
+        if offered.row > self.rows and not loops:
+            raise CheckpointMismatch(
+                f"{offered.row} rows were replayed, and the files at {path} have {self.rows}: they had begun again. Give the "
+                "option `loop: true`, or begin with a new checkpoint"
+            )
 
     def _size(self, file: str) -> int:
         return self.versions.get(file, (0, 0))[0]
@@ -143,6 +172,22 @@ def _group(span: Span, schema: pa.Schema, arrival: str) -> pa.Table:
     if table.nbytes <= _KEPT_BYTES:
         _decoded[asked] = table
     return table
+
+
+def _told_type(kind: pa.DataType) -> str:
+    """A type as Spark tells types apart: neither by how long texts may be nor by how they are kept."""
+    plain = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return str(plain).replace("large_", "")
+
+
+def _footer(system: fs.FileSystem, file: str) -> int:
+    """A checksum of what Parquet writes at the end of a file, whose last 8 bytes tell how long it is."""
+    with system.open_input_file(file) as opened:
+        size = opened.size()
+        opened.seek(size - 8)
+        length = int.from_bytes(opened.read(4), "little")
+        opened.seek(max(0, size - 8 - length))
+        return zlib.crc32(opened.read(length))
 
 
 def _located(path: str) -> tuple[Any, str]:

@@ -21,7 +21,7 @@ from pyspark.sql.types import StructField, StructType, TimestampType
 
 from evenly.dataflow.graph import Operator
 from evenly.dataflow.replay import Offered, Pace, ReplayClock, pace_of, replay_options
-from evenly.errors import CheckpointMismatch, InvalidDataflow
+from evenly.errors import InvalidDataflow
 from evenly.spark.features import Feature, require
 from evenly.spark.python_workers import check_python
 from evenly.worker.replaying import ReplayedFiles, Span, replayed
@@ -123,11 +123,7 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _checked(self, told: dict[str, Any]) -> Offered:
         offered = Offered.from_dict(told)
-        if offered.files != self._known().mark:
-            raise CheckpointMismatch(
-                f"the files at {self._options['path']} are not those that were replayed before row {offered.row}: bring them "
-                "back, or begin with a new checkpoint"
-            )
+        self._known().check(offered, self._options["path"], loops=self._options["loop"] == "true")
         return offered
 
     def _look_at_pace(self, clock: ReplayClock) -> None:
