@@ -14,7 +14,7 @@ from evenly.planning.observed.verdict import ComparedOperator, Verdict
 from evenly.report.numbers import plain
 
 _HEADINGS = ("operator", "rows in", "rows out", "ms a row", "busy s", "waiting s", "threads", "cpu %", "MiB", "λ %")
-_COMPARED = ("operator", "threads planned", "now", "rows/s planned", "now", "stage s predicted", "now")
+_COMPARED = ("operator", "threads planned", "now", "rows/s planned", "in its stage", "stage s predicted", "now")
 _MIB = 2**20
 _NULLS = ("batch", "call_ms")
 """Fields that are null where they do not apply; others are left out then."""
