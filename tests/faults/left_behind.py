@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +12,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from faults.cluster import TOKEN
+from faults.own_threads import evenly_threads
 
 _PATIENCE_S = 6.0
 _OF_SPARK = (
@@ -56,27 +55,11 @@ def patiently(found: Callable[[], str]) -> str:
     return what
 
 
-def evenly_threads() -> list[str]:
-    """Threads of this process, besides the calling one, that are inside the package."""
-    names = {thread.ident: thread.name for thread in threading.enumerate()}
-    told = []
-    for ident, frame in sys._current_frames().items():
-        if ident == threading.get_ident():
-            continue
-        at = frame
-        while at is not None:
-            if f"{os.sep}evenly{os.sep}" in at.f_code.co_filename:
-                told.append(f"{names.get(ident)} in {at.f_code.co_qualname}")
-                break
-            at = at.f_back
-    return told
-
-
 def _of_workers(spark: SparkSession) -> str:
     def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _ in batches:
             pass
-        from faults.left_behind import evenly_threads
+        from faults.own_threads import evenly_threads
 
         yield pa.RecordBatch.from_pydict({"thread": pa.array(evenly_threads(), pa.string())})
 

@@ -80,14 +80,14 @@ def test_whatever_stands_for_python_is_told_in_a_sentence(tmp_path, program, sai
     other.write_text(program)
     other.chmod(0o755)
     with pytest.raises(WrongPython, match=said):
-        python_workers._check(str(other), python_workers._AND_US)
+        python_workers._check(str(other))
 
 
 def test_an_environment_that_greets_is_no_other_python(tmp_path):
     other = tmp_path / "python3"
     other.write_text(f'#!/bin/sh\necho hello\nexec {sys.executable} "$@"\n')
     other.chmod(0o755)
-    python_workers._check(str(other), python_workers._VERSION)
+    assert python_workers._check(str(other)) == (False, True)
 
 
 @pytest.mark.parametrize("slots", [0, True, "2", 1.5])

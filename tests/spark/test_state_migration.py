@@ -23,8 +23,8 @@ from evenly.spark.state import migration as state_migration
 from evenly.spark.state.layout import key_layout, key_path, value_paths
 from evenly.spark.state.migration import STEPS, check_movable, migrate_state, recover
 from evenly.spark.state.reading import JOIN
-from evenly.spark.state.unsafe_rows import replace_slots
 from evenly.streams import zipf
+from evenly.worker.unsafe_rows import replace_slots
 
 INSTANCES = 3
 KEY = {"key": ("user",), "slot": "slot"}

@@ -11,8 +11,8 @@ import pytest
 import evenly
 from evenly.errors import InvalidParameter, InvalidResult
 from evenly.spark.keyed.functions import check_no_iterator
-from evenly.spark.keyed.merging import identity
 from evenly.worker.groups.frames import key_changes_of_arrays
+from evenly.worker.groups.merging import identity
 from evenly.worker.groups.pandas_rows import columns_of
 from evenly.worker.groups.tables import checked_result
 

@@ -7,9 +7,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from evenly import errors
-from evenly.errors import EvenlyError
+from evenly.errors import EvenlyError, WrongPython
 
 _OURS = re.compile(r"evenly\.errors\.(\w+): (.*(?:\n {2}.*)*)")
+_OTHER_VERSION = re.compile(r"PYTHON_VERSION_MISMATCH\].*?different version: (\S+) than that in driver: (\d+\.\d+)", re.DOTALL)
+_LACKING = re.compile(
+    r"ModuleNotFoundError: No module named '(numpy|pandas|pyarrow|pyspark)'|PACKAGE_NOT_INSTALLED\] (PyArrow|Pandas)"
+)
+_REMEDY = (
+    "Spark starts them with PYSPARK_PYTHON (or spark.pyspark.python), as it is on the executors' machines: name a Python there "
+    "that has the driver's minor version, pyarrow, numpy and, for functions over frames, pandas"
+)
 _OF_SPARK = frozenset({"pyspark", "py4j"})
 
 
@@ -22,12 +30,22 @@ def own_error(error: BaseException | None) -> EvenlyError | None:
         return error
     if error is None or type(error).__module__.partition(".")[0] not in _OF_SPARK:
         return None
-    found = _OURS.findall(str(error))
+    text = str(error)
+    found = _OURS.findall(text)
     if not found:
-        return None
+        return _of_another_python(text)
     name, message = found[-1]
     kind = getattr(errors, name, None)
     return kind(message.rstrip()) if isinstance(kind, type) and issubclass(kind, EvenlyError) else None
+
+
+def _of_another_python(text: str) -> WrongPython | None:
+    """What Spark says where workers run a Python that does not fit, in a sentence."""
+    if told := _OTHER_VERSION.search(text):
+        return WrongPython(f"Spark's Python workers run Python {told[1]}, and this is Python {told[2]}. {_REMEDY}")
+    if told := _LACKING.search(text):
+        return WrongPython(f"the Python of Spark's workers has no {(told[1] or told[2]).lower()}. {_REMEDY}")
+    return None
 
 
 @contextmanager

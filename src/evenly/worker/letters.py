@@ -42,6 +42,12 @@ def failure(payload: Any, error: BaseException, *, of: str = "the function", adv
     return FunctionFailed(f"{of} raised {type(error).__name__}: {said}; on {on}. {advice}{_where(error)}")
 
 
+def failed_function(of: str, error: BaseException) -> FunctionFailed:
+    """The same of a function that gets no row: of frames, sources and sinks."""
+    shown = error.with_traceback(error.__traceback__ and error.__traceback__.tb_next)  # without the call of it
+    return FunctionFailed(f"{of} raised {type(error).__name__}: {' '.join(_said(error).split())[:_LONGEST]}{_where(shown)}")
+
+
 def _said(error: BaseException) -> str:
     """What an error says, whatever that is: it must not fail in turn, nor have what UTF-8 has not (a file's undecoded name)."""
     try:

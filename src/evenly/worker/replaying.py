@@ -52,7 +52,8 @@ class ReplayedFiles:
         system, root = _located(path)
         info = system.get_file_info(root)
         if info.type == fs.FileType.NotFound:
-            raise InvalidDataflow(f"there is nothing at {path}: give the path of a Parquet file or a folder of them")
+            pattern = " (a replay takes no pattern)" if any(mark in path for mark in "*?[{") else ""
+            raise InvalidDataflow(f"there is nothing at {path}{pattern}: give the path of a Parquet file or a folder of them")
         found = [info] if info.type == fs.FileType.File else system.get_file_info(fs.FileSelector(root, recursive=True))
         hidden = len(root.rstrip("/")) + 1
         files = {

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.functions import PandasUDFType, pandas_udf
 from pyspark.sql.types import DoubleType, IntegerType, StructType
@@ -24,6 +24,7 @@ from evenly.spark.features import Feature, has
 from evenly.spark.placing import murmur3
 from evenly.spark.placing.canary import slots_lead
 from evenly.spark.placing.placement import INSTANCE
+from evenly.spark.python_workers import on_workers
 from evenly.worker.executing import ESTIMATE, ID
 from evenly.worker.routing import Routing, routed
 
@@ -42,7 +43,7 @@ def route(df: DataFrame, routing: Routing, *, routers: int | None) -> DataFrame:
     partitions = routing.shares.size
     by_id = has(df.sparkSession, Feature.REPARTITION_BY_ID)
     labels = np.arange(partitions, dtype=np.int32) if by_id else murmur3.slots(partitions)
-    told = rows.withColumn(_TOLD, router(routing, labels, in_arrow=has(df.sparkSession, Feature.ARROW_UDF))(F.col(ID)))
+    told = rows.withColumn(_TOLD, router(df.sparkSession, routing, labels)(F.col(ID)))
     answers = [F.expr(f"{_TOLD}.{name} as {name}") for name in (INSTANCE, ESTIMATE)]
     routed = told.select("*", *answers).drop(_TOLD)
     if by_id:
@@ -52,19 +53,19 @@ def route(df: DataFrame, routing: Routing, *, routers: int | None) -> DataFrame:
     return routed.repartition(partitions, *([INSTANCE] if leads else []))
 
 
-def router(routing: Routing, labels: I32, *, in_arrow: bool) -> Router:
+def router(spark: SparkSession, routing: Routing, labels: I32) -> Router:
     """The instance and the estimate of each row, of its id.
 
     Not a deterministic function, for Spark: else it would take away the sort below for want of a reason, or call it twice.
     """
     kind = StructType().add(INSTANCE, IntegerType()).add(ESTIMATE, DoubleType())
-    if in_arrow:
+    if has(spark, Feature.ARROW_UDF):
 
         def of_arrays(columns: Iterator[pa.Array]) -> Iterator[pa.Array]:
             for instances, estimates_s in routed(routing, labels, (np.asarray(ids, np.int64) for ids in columns)):
                 yield pa.StructArray.from_arrays([pa.array(instances), pa.array(estimates_s)], [INSTANCE, ESTIMATE])
 
-        return cast("Router", F.arrow_udf(of_arrays, kind).asNondeterministic())  # type: ignore[attr-defined]
+        return cast("Router", F.arrow_udf(on_workers(spark, of_arrays), kind).asNondeterministic())  # type: ignore[attr-defined]
 
     def in_pandas(columns: Iterator[Any]) -> Iterator[Any]:
         import pandas as pd  # noqa: PLC0415 - where a worker needs it, only
@@ -74,5 +75,5 @@ def router(routing: Routing, labels: I32, *, in_arrow: bool) -> Router:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # hints are preferred, but they would need pandas here
-        made: Any = pandas_udf(in_pandas, kind, PandasUDFType.SCALAR_ITER)  # type: ignore[call-overload]
+        made: Any = pandas_udf(on_workers(spark, in_pandas, pandas=True), kind, PandasUDFType.SCALAR_ITER)  # type: ignore[call-overload]
     return cast("Router", made.asNondeterministic())

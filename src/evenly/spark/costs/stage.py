@@ -24,7 +24,7 @@ from evenly.spark.costs.options import StageOptions, checked_schema, one_attempt
 from evenly.spark.costs.routing import route
 from evenly.spark.costs.skipped import LETTER_TYPE
 from evenly.spark.features import Feature, has, require
-from evenly.spark.python_workers import check_python
+from evenly.spark.python_workers import on_workers
 from evenly.spark.worker_errors import worker_errors
 from evenly.worker.calling import Calls
 from evenly.worker.executing import ESTIMATE, ID, MOST_MEASURED, REPORT, Work, executor
@@ -116,13 +116,13 @@ class CallStage:
     def _run(self, placed: DataFrame, work: Work) -> DataFrame:
         if not work.report:  # nobody asks what rows cost
             work = replace(work, calls=replace(work.calls, time_every=UNWATCHED_TIMES_EVERY))
-        check_python(placed.sparkSession)
+        run = on_workers(placed.sparkSession, executor(work))
         output = StructType([*self.schema.fields]).add(REPORT, BinaryType())
         width = len(work.names)
         sent = [*(f"c{at}" for at in range(width)), *placed.columns[width:]]
         # Arrow does not tell how many rows of no columns there are.
         plain = placed.toDF(*sent) if sent else placed.select(F.lit(0).alias("c"))
-        return plain.mapInArrow(executor(work), output)
+        return plain.mapInArrow(run, output)
 
 
 def reports_of(ran: DataFrame) -> list[InstanceReport]:

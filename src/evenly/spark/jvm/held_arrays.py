@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from py4j.java_gateway import JavaClass
 from pyspark.sql import Column, DataFrame
-from pyspark.sql.classic.column import Column as ClassicColumn
 
 _LITERAL = "org.apache.spark.sql.catalyst.expressions.Literal"
 _COLUMNS = "org.apache.spark.sql.classic.ExpressionUtils"
@@ -21,4 +20,4 @@ def held_arrays(row: DataFrame) -> list[Column]:
     schema, client = row._jdf.schema(), row._jdf._gateway_client
     literal, columns = (JavaClass(name, client) for name in (_LITERAL, _COLUMNS))
     arrays = [literal(held.getArray(at), schema.apply(at).dataType()) for at in range(len(row.columns))]
-    return [ClassicColumn(columns.column(array)) for array in arrays]
+    return [Column(columns.column(array)) for array in arrays]

@@ -15,12 +15,13 @@ from evenly.keys.split_mapping import SplitMapping, SplitWay
 from evenly.spark.frames import check_frame
 from evenly.spark.keyed.keys import Key, check_distinct, key_columns, key_id, key_names
 from evenly.spark.keyed.layout import lay_out
-from evenly.spark.keyed.merging import HOME, PARTIAL, Merging, merger, stage_names, starter
+from evenly.spark.keyed.merging import Merging
 from evenly.spark.keyed.results import Results
 from evenly.spark.keyed.split import placed_by_part, planned_split
 from evenly.spark.nested_types import parts_of
 from evenly.spark.placing.own_columns import own_name
-from evenly.spark.python_workers import check_python
+from evenly.spark.python_workers import check_python, on_workers
+from evenly.worker.groups.merging import HOME, PARTIAL, merger, stage_names, starter
 from evenly.worker.groups.pandas_rows import Conversion
 
 _NAMED = 5
@@ -63,7 +64,7 @@ def aggregate_by_key(
             f"give Spark's aggregate columns, or one Merging: got {len(aggregates)} aggregates, {len(native)} of them columns"
         )
     merging = aggregates[0]
-    check_python(df.sparkSession)
+    check_python(df.sparkSession, pandas=True)
     check_distinct(df)
     _check_given(df)
     names, planned = planned_split(
@@ -106,10 +107,14 @@ class _Run:
         if merged:
             first = StructType([_nullable(field) for field in whole]).add(PARTIAL, "binary").add(HOME, "integer")
         homes = self.planned.parts[self.planned.starts[:-1]].tolist()
-        found = rows.mapInArrow(starter(self.merging, between[: len(kinds)], conversion, homes, sent.layout), first)
+        spark, functions = self.df.sparkSession, (self.merging.partial, self.merging.merge)
+        start = starter(functions, between[: len(kinds)], conversion, homes, sent.layout)
+        found = rows.mapInArrow(on_workers(spark, start, pandas=True), first)
         if merged:
             gathered = found.repartitionById(self.planned.instances, HOME).drop(HOME)
-            found = gathered.mapInArrow(merger(self.merging, len(kinds), conversion), whole)
+            found = gathered.mapInArrow(
+                on_workers(spark, merger(self.merging.merge, len(kinds), conversion), pandas=True), whole
+            )
         zeros = [normalised(F.col(name), kind).alias(name) for name, kind in zip(between, kinds, strict=False)]
         return found.select(*zeros, *between[len(kinds) :]).toDF(*(field.name for field in fields))
 

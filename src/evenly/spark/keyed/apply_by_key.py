@@ -17,7 +17,7 @@ from evenly.spark.keyed.functions import check_function, check_no_iterator
 from evenly.spark.keyed.keys import Key, check_distinct, key_columns, key_names, key_types
 from evenly.spark.keyed.layout import lay_out
 from evenly.spark.keyed.results import Results
-from evenly.spark.python_workers import check_python
+from evenly.spark.python_workers import check_python, on_workers
 from evenly.worker.groups.frames import frames_by_group
 from evenly.worker.groups.tables import tables_by_group
 
@@ -57,7 +57,7 @@ def apply_by_key(
     check_frame(df)
     if df.isStreaming:
         raise StreamingMismatch("apply_by_key works on a batch DataFrame: call it inside foreachBatch, or use by_key")
-    check_python(df.sparkSession)
+    check_python(df.sparkSession, pandas=not arrow)
     check_function(function)
     check_no_iterator(function, "the function")
     with_key = _takes_key(function)
@@ -69,9 +69,9 @@ def apply_by_key(
     rows = sent.of(placed.sortWithinPartitions(*key_columns(names)))
     if arrow:
         tables = tables_by_group(function, results.arrow, sent.layout, with_key=with_key, by_name=results.by_name)
-        return rows.mapInArrow(tables, schema)
+        return rows.mapInArrow(on_workers(df.sparkSession, tables), schema)
     frames = frames_by_group(function, results.schema.names, sent.layout, with_key=with_key, by_name=results.by_name)
-    return rows.mapInPandas(frames, schema)
+    return rows.mapInPandas(on_workers(df.sparkSession, frames, pandas=True), schema)
 
 
 def _takes_key(function: Callable[..., Any]) -> bool:

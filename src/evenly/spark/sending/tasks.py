@@ -12,7 +12,7 @@ from evenly.emission.destinations.base import Destination
 from evenly.emission.destinations.delivery import Pacing
 from evenly.errors import DamagedData, InvalidParameter
 from evenly.spark.jvm.java_errors import Py4JError
-from evenly.spark.python_workers import check_python
+from evenly.spark.python_workers import on_workers
 from evenly.spark.sending.kept import IDENTITY
 from evenly.spark.worker_errors import worker_errors
 from evenly.worker.delivery import sending_task
@@ -59,9 +59,8 @@ def send_bodies(encoded: DataFrame, to: Destination, pacing: Pacing, *, sender: 
 
     An error of ours in a task is raised as such.
     """
-    check_python(encoded.sparkSession)
     kept = IDENTITY in encoded.columns
-    task = sending_task(to, pacing, sender, batch, kept=kept)
+    task = on_workers(encoded.sparkSession, sending_task(to, pacing, sender, batch, kept=kept))
     try:
         with worker_errors():
             told = encoded.mapInArrow(task, _COUNTS).collect()

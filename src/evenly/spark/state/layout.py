@@ -12,7 +12,7 @@ from evenly.spark.keyed.keys import last_part
 from evenly.spark.nested_types import parts_of
 from evenly.spark.placing.slot_mark import has_mark, placing_key, slot_names
 from evenly.spark.state.reading import JOIN
-from evenly.spark.state.unsafe_rows import Path
+from evenly.worker.unsafe_rows import Path
 
 _AGGREGATION = "stateStoreSave"
 MOVABLE = frozenset(

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
-import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from evenly.errors import ImmovableState
@@ -16,8 +13,9 @@ from evenly.keys.mapping import Mapping
 from evenly.spark.jvm.state_stores import StateStores, Store
 from evenly.spark.keyed.keys import quoted
 from evenly.spark.placing.placement import with_slot
+from evenly.spark.python_workers import on_workers
 from evenly.spark.state.layout import KeyLayout, key_layout, key_path, value_paths
-from evenly.spark.state.unsafe_rows import Path, replace_slots
+from evenly.worker.unsafe_rows import Path, slot_replacer
 
 _FAMILY, _KEY, _VALUE, _GROUPING = "column_family_name", "key_bytes", "value_bytes", "partition_key"
 _OLD, _NEW = "old_slot", "new_slot"
@@ -99,9 +97,9 @@ def rewritten(rows: DataFrame, store: Store, at: Places | None, *, old: Mapping,
     columns = rows.columns
     where = [F.col(_NEW) if name == at.layout.slot else _field(name) for name in at.layout.fields]
     moved = _slots(rows, at.layout, old=old, new=new).repartition(store.partitions, *where)
-    moved = moved.withColumn(_KEY, _replaced(_KEY, at.keys))
+    moved = moved.withColumn(_KEY, _replaced(rows.sparkSession, _KEY, at.keys))
     if at.values:
-        moved = moved.withColumn(_VALUE, _replaced(_VALUE, at.values))
+        moved = moved.withColumn(_VALUE, _replaced(rows.sparkSession, _VALUE, at.values))
     return moved.select(*columns)
 
 
@@ -111,21 +109,9 @@ def _slots(rows: DataFrame, layout: KeyLayout, *, old: Mapping, new: Mapping) ->
     return with_slot(with_slot(rows, old, key, _OLD, within=within), new, key, _NEW, within=within)
 
 
-def _replaced(column: str, paths: dict[str, tuple[Path, ...]]) -> Column:
-    return F.arrow_udf(_replacer(paths), "binary")(F.col(column), F.col(_FAMILY), F.col(_OLD), F.col(_NEW))  # type: ignore[attr-defined,no-any-return]
-
-
-def _replacer(paths: dict[str, tuple[Path, ...]]) -> Callable[[Any, Any, Any, Any], Any]:
-    def replace(rows: Any, families: Any, old: Any, new: Any) -> Any:
-        return replace_slots(rows, families, paths, old=_ints(old), new=_ints(new))
-
-    # Spark looks at the parameters' types to see that whole columns are meant.
-    replace.__annotations__ = dict.fromkeys(("rows", "families", "old", "new", "return"), pa.Array)
-    return replace
-
-
-def _ints(column: Any) -> Any:
-    return column.to_numpy(zero_copy_only=False).astype(np.int32)
+def _replaced(spark: SparkSession, column: str, paths: dict[str, tuple[Path, ...]]) -> Column:
+    replace: Callable[..., Column] = F.arrow_udf(on_workers(spark, slot_replacer(paths)), "binary")  # type: ignore[attr-defined]
+    return replace(F.col(column), F.col(_FAMILY), F.col(_OLD), F.col(_NEW))
 
 
 def _path(name: str) -> str:

@@ -7,6 +7,7 @@ and how long (lower half), and there it is a row itself.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,21 @@ def replace_slots(rows: Any, families: Any, paths: dict[str, tuple[Path, ...]], 
         for path in places:
             replace_int(rows, where, path, old=old, new=new, data=data, starts=offsets)
     return _with_data(rows, data)
+
+
+def slot_replacer(paths: dict[str, tuple[Path, ...]]) -> Callable[[Any, Any, Any, Any], Any]:
+    """`replace_slots` for `arrow_udf`: of the columns of rows, column families, old slots and new ones."""
+
+    def replace(rows: Any, families: Any, old: Any, new: Any) -> Any:
+        return replace_slots(rows, families, paths, old=_ints(old), new=_ints(new))
+
+    # Spark looks at the parameters' types to see that whole columns are meant.
+    replace.__annotations__ = dict.fromkeys(("rows", "families", "old", "new", "return"), pa.Array)
+    return replace
+
+
+def _ints(column: Any) -> Any:
+    return column.to_numpy(zero_copy_only=False).astype(np.int32)
 
 
 def _buffers(rows: Any) -> tuple[I64, NDArray[np.uint8]]:
