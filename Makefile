@@ -11,7 +11,7 @@ SCHEDULES := 300
 FAULTS := faults-$(SEED)-$(SCHEDULES).json
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long lint test-unit test-spark test-browser test-old-spark test-kafka test-wheel test-faults bench-micro bench-spark bench-groups bench-hot-key \
+.PHONY: help demo test test-long lint test-unit test-spark test-browser test-old-spark test-kafka test-wheel test-faults bench-micro bench-spark bench-groups bench-hot-key bench-joins bench-writing \
 	bench-emission bench-word-count bench-outbox bench-dataflow bench-flows bench-examples bench-shuffle bench-cost bench-keys bench-stage bench-streaming bench-drift bench-diagnosis bench-plan papers recorded lock format clean
 
 help: ## Explain every target
@@ -65,6 +65,12 @@ bench-groups: $(READY) ## Measure a grouped function over 100,000 small groups, 
 
 bench-hot-key: $(READY) ## Measure a key with half of the rows: grouped by Spark, salted by hand, split by Evenly
 	$(BIN)/python benchmarks/hot_key.py
+
+bench-joins: $(READY) ## Measure joins of recorded keys (EVENLY_DATA=folder): plain, adaptive, salted, broadcast, by Evenly
+	$(BIN)/python benchmarks/joins.py $(EVENLY_DATA)
+
+bench-writing: $(READY) ## Measure writing by key: time and sizes of files, beside repartition and the rebalance hint
+	$(BIN)/python benchmarks/writing.py
 
 bench-emission: $(READY) ## Measure what emission scheduling costs, and how fast a dead leader is replaced
 	$(BIN)/python benchmarks/emission.py

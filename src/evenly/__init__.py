@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from evenly.costs.model import CostModel
     from evenly.dataflow.builder import Flow
     from evenly.emission.destinations import HttpPost, NumberedRow, TcpLines
+    from evenly.keys.joins import JoinPlan
     from evenly.keys.mapping import Mapping
     from evenly.keys.split_mapping import SplitMapping
     from evenly.spark.costs.apply_by_cost import apply_by_cost
@@ -32,9 +33,11 @@ if TYPE_CHECKING:
     from evenly.spark.keyed.aggregate_by_key import aggregate_by_key
     from evenly.spark.keyed.apply_by_key import apply_by_key
     from evenly.spark.keyed.by_key import by_key
+    from evenly.spark.keyed.join_by_key import join_by_key, plan_join
     from evenly.spark.keyed.learning import learn_mapping
     from evenly.spark.keyed.merging import Merging
     from evenly.spark.keyed.split import split_by_key
+    from evenly.spark.keyed.write_by_key import write_by_key
     from evenly.spark.placing.check_placement import check_placement
     from evenly.spark.placing.placed_rows import placed_rows
     from evenly.spark.sending.send import send
@@ -54,6 +57,7 @@ __all__ = [
     "Flow",
     "FlowWatch",
     "HttpPost",
+    "JoinPlan",
     "KeyedQuery",
     "Mapping",
     "Merging",
@@ -72,9 +76,11 @@ __all__ = [
     "failed_rows",
     "find_peak",
     "good_rows",
+    "join_by_key",
     "learn_mapping",
     "local_session",
     "placed_rows",
+    "plan_join",
     "provide_java",
     "recommend_cost_key",
     "run",
@@ -84,6 +90,7 @@ __all__ = [
     "stream_by_key",
     "stream_send",
     "worker_errors",
+    "write_by_key",
 ]
 __version__ = "0.1.0"
 
@@ -93,6 +100,7 @@ _PLAIN = {
     "CostModel": "evenly.costs.model",
     "Flow": "evenly.dataflow.builder",
     "HttpPost": "evenly.emission.destinations",
+    "JoinPlan": "evenly.keys.joins",
     "Mapping": "evenly.keys.mapping",
     "NumberedRow": "evenly.emission.destinations",
     "SplitMapping": "evenly.keys.split_mapping",
@@ -114,6 +122,8 @@ _ON_SPARK = {
     "diagnose_keys": "evenly.spark.diagnosis",
     "failed_rows": "evenly.spark.costs.skipped",
     "good_rows": "evenly.spark.costs.skipped",
+    "join_by_key": "evenly.spark.keyed.join_by_key",
+    "plan_join": "evenly.spark.keyed.join_by_key",
     "local_session": "evenly.spark.session",
     "learn_mapping": "evenly.spark.keyed.learning",
     "provide_java": "evenly.spark.java",
@@ -127,6 +137,7 @@ _ON_SPARK = {
     "stream_apply_by_cost": "evenly.spark.costs.stream_apply_by_cost",
     "stream_by_key": "evenly.spark.streaming.stream_by_key",
     "worker_errors": "evenly.spark.worker_errors",
+    "write_by_key": "evenly.spark.keyed.write_by_key",
 }
 
 

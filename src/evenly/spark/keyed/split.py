@@ -105,15 +105,20 @@ def planned_split(
 def placed_by_part(
     df: DataFrame, mapping: SplitMapping, names: tuple[str, ...], spread_on: str | Sequence[str] | None
 ) -> DataFrame:
-    """`df` repartitioned, with `AT` and `NUMBER` last: which split key a row is of, or the number of split keys."""
+    """`df` repartitioned, with `AT` and `NUMBER` last, as `with_part` gives them."""
+    return with_part(df, mapping, names, spread_on).repartitionById(mapping.instances, AT)
+
+
+def with_part(df: DataFrame, mapping: SplitMapping, names: tuple[str, ...], spread_on: str | Sequence[str] | None) -> DataFrame:
+    """`df` with `AT`, the instance of a row, and `NUMBER` last: which split key it is of, or the number of split keys."""
     if spread_on is not None:
         named(spread_on, "spread_on")
     # What is wrong with what was named is said now, and not when a key becomes hot.
     spread = _spread(df, names, spread_on) if mapping.needs_merge or spread_on is not None else None
     steps = with_instance(df, mapping.light, names, AT)
     if not mapping.needs_merge:
-        return steps.withColumn(NUMBER, F.lit(0)).repartitionById(mapping.instances, AT)
-    steps = with_instance(steps, _numbering(mapping), names, NUMBER)
+        return steps.withColumn(NUMBER, F.lit(0))
+    steps = with_instance(steps, numbering(mapping), names, NUMBER)
     is_split = f"{NUMBER} < {mapping.split.size}"
     starts, sizes = mapping.starts[:-1], np.diff(mapping.starts)
     cuts, others = mapping.draws
@@ -131,7 +136,7 @@ def placed_by_part(
     here = f"shiftrightunsigned({_SPREAD}, 33) < {_DRAWN['cuts']}"
     drawn = f"cast(if({here}, {_DRAWN['parts']}, {_DRAWN['others']}) as int)"
     steps = steps.withColumn(AT, F.expr(f"if({is_split}, {drawn}, {AT})"))
-    return steps.drop(_SPREAD, _FROM, _MANY, _PLACE, *_DRAWN.values()).repartitionById(mapping.instances, AT)
+    return steps.drop(_SPREAD, _FROM, _MANY, _PLACE, *_DRAWN.values())
 
 
 def _spread(df: DataFrame, names: tuple[str, ...], spread_on: str | Sequence[str] | None) -> Column:
@@ -140,7 +145,7 @@ def _spread(df: DataFrame, names: tuple[str, ...], spread_on: str | Sequence[str
         return F.lit(None)
     if spread_on is None:
         check_distinct(df)
-        chosen = tuple(found for name in df.columns if (found := _hashable(df, name)))
+        chosen = tuple(found for name in df.columns if (found := hashable(df, name)))
         if set(chosen) <= set(names):
             raise InvalidParameter(
                 "all rows of a key are alike: besides the key there is no column that Spark can hash, so nothing says which "
@@ -161,7 +166,7 @@ def _by_position(df: DataFrame, spread_on: str | Sequence[str] | None) -> bool:
     return spread_on == POSITION and POSITION not in (name.lower() for name in df.columns)
 
 
-def _hashable(df: DataFrame, name: str) -> str | None:
+def hashable(df: DataFrame, name: str) -> str | None:
     """A column's name as `functions.col` reads it; None if Spark cannot hash it."""
     try:
         return key_names(df, name)[0]
@@ -169,7 +174,7 @@ def _hashable(df: DataFrame, name: str) -> str | None:
         return None
 
 
-def _numbering(mapping: SplitMapping) -> Mapping:
+def numbering(mapping: SplitMapping) -> Mapping:
     """Which of the split keys a key is, as a mapping: its number, or their number for any other key."""
     count = mapping.split.size
     return Mapping(

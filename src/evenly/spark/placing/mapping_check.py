@@ -84,6 +84,18 @@ def hashed_alike(one: str, other: str) -> bool:
     return _hashed_as(one) == _hashed_as(other)
 
 
+def common_type(one: str, other: str) -> str | None:
+    """A type in which keys of two types are hashed alike, and are equal exactly where a join of Spark's takes them for equal.
+
+    None where that is not known: neither type holds all values of the other.
+    """
+    if hashed_alike(one, other):
+        return one
+    if "char(" in one or "char(" in other:
+        return None
+    return one if _holds(one, other) else other if _holds(other, one) else None
+
+
 def _hashed_as(kind: str) -> str:
     """One text for all types that are hashed alike. Names of a struct's fields are not hashed."""
     kind = re.sub(r"\b(tinyint|smallint)\b", "int", kind.lower())

@@ -1,0 +1,153 @@
+"""The two sides of a join on their instances: what is split, what is copied, and what has no key.
+
+Both sides get the number of an instance, `AT`, are shuffled by it, and are joined by it and their keys. Equal keys have equal
+hashes, so they meet: a row that is split on one instance, where all rows of its key on the other side are; any other on one.
+The join itself is Spark's, with Spark's idea of which keys are equal: placement decides where rows meet, never whether.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import or_
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, StructType
+
+from evenly.keys.joins import JoinHow, JoinPlan, Side, comes_out_alone, copied
+from evenly.keys.split_mapping import SplitMapping
+from evenly.spark.jvm.join_sides import same_when_computed_again
+from evenly.spark.keyed.keys import case_sensitive, hashed, quoted
+from evenly.spark.keyed.split import NUMBER, POSITION, hashable, numbering, with_part
+from evenly.spark.placing.lookup import Table, entry_or_null, lookup_tables
+from evenly.spark.placing.own_columns import own_name
+from evenly.spark.placing.placement import AT, with_instance
+
+_FOUND = own_name("found")
+
+
+@dataclass(frozen=True)
+class JoinKey:
+    """The key columns of one side, as `key_names` spells them, and the type to hash each in (None: its own)."""
+
+    names: tuple[str, ...]
+    hash_as: tuple[str | None, ...]
+
+    def cast(self, df: DataFrame) -> tuple[DataFrame, tuple[str, ...], tuple[str, ...]]:
+        """`df` with a column for each key that is hashed in another type; what to hash; and which columns were added."""
+        added = {
+            own_name(f"hashed_{at}"): (name, kind)
+            for at, (name, kind) in enumerate(zip(self.names, self.hash_as, strict=True))
+            if kind
+        }
+        cast = df.withColumns({own: F.col(name).cast(kind) for own, (name, kind) in added.items() if kind}) if added else df
+        by_name = {name: own for own, (name, _) in added.items()}
+        return cast, tuple(by_name.get(name, name) for name in self.names), tuple(added)
+
+    @property
+    def has_null(self) -> Column:
+        """Whether one of the columns is null: such a row meets nobody."""
+        return reduce(or_, (F.isnull(F.col(name)) for name in self.names))
+
+
+@dataclass(frozen=True)
+class Joining:
+    """A join of Spark's by columns that both sides have: `by`, or where these are ours, copies of the keys that go again."""
+
+    how: JoinHow
+    by: tuple[str, ...]
+    ours: bool
+
+    def plain(self, left: DataFrame, right: DataFrame) -> DataFrame:
+        """Spark's own join."""
+        joined = left.join(right, list(self.by), self.how)
+        return joined.drop(*self.by) if self.ours else joined
+
+    def placed(self, left: DataFrame, right: DataFrame) -> DataFrame:
+        """The join of two sides that are on their instances.
+
+        Spark would move a semi or an anti join below the shuffle of its left side. So these are an inner and a left join with
+        the other side's keys, each once: rows on an instance are grouped there without another shuffle.
+        """
+        by = [AT, *self.by]
+        if self.how in ("inner", "left", "right", "full"):
+            joined = left.join(right, by, self.how)
+        else:
+            once = right.select(*map(quoted, by)).dropDuplicates()
+            if self.how == "semi":
+                joined = left.join(once, by, "inner")
+            else:
+                joined = left.join(once.withColumn(_FOUND, F.lit(1)), by, "left").where(f"{_FOUND} is null").drop(_FOUND)
+        return joined.drop(AT, *self.by) if self.ours else joined.drop(AT)
+
+
+def placed_side(
+    df: DataFrame, side: Side, key: JoinKey, how: JoinHow, plan: JoinPlan, spread_on: str | Sequence[str] | None
+) -> DataFrame:
+    """`df` on its instances, with `AT` last. Rows without a key are dropped or, where they come out, spread."""
+    alone = comes_out_alone(how, side)
+    if not alone:
+        df = df.where(~key.has_null)
+    steps, names, added = key.cast(df)
+    if plan.mapping is None:
+        steps = steps.withColumn(AT, F.pmod(hashed("xxhash64", names), F.lit(plan.instances)).cast("int"))
+    elif plan.side is None or not plan.mapping.needs_merge:
+        steps = with_instance(steps, plan.mapping.light, names, AT)
+    elif plan.side == side:
+        steps = with_part(steps, plan.mapping, names, spread_on).drop(NUMBER)
+    else:
+        steps = _with_copies(steps, plan.mapping, names)
+    if alone and spread_on is not None:
+        apart = F.monotonically_increasing_id() if spread_on == POSITION else hashed("xxhash64", _spelled(df, spread_on))
+        any_instance = F.pmod(apart, F.lit(plan.instances)).cast("int")
+        steps = steps.withColumn(AT, F.when(key.has_null, any_instance).otherwise(F.col(AT)))
+    return steps.drop(*added).repartitionById(plan.instances, AT)
+
+
+def _spelled(df: DataFrame, spread_on: str | Sequence[str]) -> tuple[str, ...]:
+    given = (spread_on,) if isinstance(spread_on, str) else spread_on
+    return tuple(found for name in given if (found := hashable(df, name)))
+
+
+def _with_copies(df: DataFrame, mapping: SplitMapping, names: tuple[str, ...]) -> DataFrame:
+    """`df` with `AT`: a row of a split key once for each of the key's instances, any other once."""
+    starts, counts, parts = copied(mapping)
+    own: dict[str, Table] = {"starts": starts.astype("int32"), "counts": counts.astype("int32"), "parts": parts}
+    tables = lookup_tables(df, own)
+    steps = with_instance(df, mapping.light, names, AT)
+    steps = with_instance(steps, numbering(mapping), names, NUMBER)
+    first, many = (entry_or_null(tables[name], NUMBER) for name in ("starts", "counts"))
+    homes = F.slice(tables["parts"], first + F.lit(1), many)
+    at = F.when(F.expr(f"{NUMBER} < {mapping.split.size}"), homes).otherwise(F.array(F.col(AT)))
+    return steps.withColumn(AT, F.explode(at)).drop(NUMBER)
+
+
+def what_spreads(df: DataFrame, names: tuple[str, ...]) -> tuple[str, ...]:
+    """The columns besides the key by which rows of one key are told apart, the same whenever Spark computes them.
+
+    A row that went elsewhere when a task ran again would be lost or doubled. So there are none where an expression is random
+    or depends on the order of rows; and sums of floats, which depend on it in their last digits, are no such columns.
+    """
+    if not same_when_computed_again(df):
+        return ()
+    sensitive = case_sensitive(df)
+    folded = [name if sensitive else name.lower() for name in df.columns]
+    keys = {name if sensitive else name.lower() for name in names}
+    chosen = []
+    for field, fold in zip(df.schema.fields, folded, strict=True):
+        if folded.count(fold) > 1 or _has_floats(field.dataType):
+            continue
+        found = hashable(df, field.name)
+        if found is not None and (found if sensitive else found.lower()) not in keys:
+            chosen.append(field.name)
+    return tuple(chosen)
+
+
+def _has_floats(kind: DataType) -> bool:
+    if isinstance(kind, ArrayType):
+        return _has_floats(kind.elementType)
+    if isinstance(kind, StructType):
+        return any(_has_floats(field.dataType) for field in kind.fields)
+    return isinstance(kind, (FloatType, DoubleType))

@@ -1,0 +1,84 @@
+"""Rows written by key, in files of about one size, by instances of about the same load."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from pyspark.sql import DataFrame, DataFrameWriter
+
+from evenly.checks import checked_instances, checked_whole
+from evenly.errors import InvalidParameter, StreamingMismatch, UnknownColumn
+from evenly.keys.file_split import file_split
+from evenly.keys.mapping import Mapping
+from evenly.keys.split_mapping import SplitMapping
+from evenly.spark.features import Feature, require
+from evenly.spark.frames import check_frame
+from evenly.spark.keyed.joined_sides import what_spreads
+from evenly.spark.keyed.keys import Key, case_sensitive, key_names, named
+from evenly.spark.keyed.learning import learn_mapping
+from evenly.spark.keyed.split import NUMBER, placed_by_part
+from evenly.spark.placing.mapping_check import check_mapping
+from evenly.spark.placing.placement import AT
+
+_LOG = logging.getLogger(__name__)
+_ROOM = 1.1
+"""How much larger than asked a file may become: parts by a hash are not all of one size, and the rest would be tiny files."""
+
+
+def write_by_key(
+    df: DataFrame,
+    *,
+    key: Key,
+    instances: int,
+    rows_per_file: int,
+    mapping: Mapping | None = None,
+    spread_on: str | Sequence[str] | None = None,
+    tolerance_pct: float | None = 2.0,
+    seed: int = 0,
+) -> DataFrameWriter:
+    """A writer of `df` in a folder for each key: a small key in one file, a large one in files of about `rows_per_file` rows.
+
+        evenly.write_by_key(df, key="country", instances=16, rows_per_file=1_000_000).mode("overwrite").parquet(path)
+
+    It is `df.write.partitionBy(key)` over rows that were placed before, so format, mode, options, tables and what happens on
+    failure are Spark's: go on as with any writer. A key of several files' rows is written by several instances, split by a
+    hash of the row; all others by one. No file has more than 1.1 times `rows_per_file` rows, and all instances write about
+    the same number.
+
+    `mapping` (from `learn_mapping` over all rows of `df`, or as many: its loads are taken for rows) skips learning, which
+    reads the key columns of `df` once more. `key` are columns, not fields of structs. `spread_on` is that of `join_by_key`:
+    where no column tells the rows of a key apart and stays the same, keys stay whole, and one instance writes all their files.
+    """
+    check_frame(df)
+    instances = checked_instances(instances)
+    rows_per_file = checked_whole(rows_per_file, "rows_per_file", 1, 2**53)
+    given, names = named(key, "key"), key_names(df, key)
+    _check_columns(df, given)
+    if df.isStreaming:
+        raise StreamingMismatch("write_by_key writes a batch: use it inside foreachBatch")
+    require(df.sparkSession, Feature.REPARTITION_BY_ID, by="write_by_key", remedy="Place whole keys with by_key(slot=None)")
+    spread = what_spreads(df, names) if spread_on is None else spread_on
+    if mapping is None:
+        mapping = learn_mapping(df, key=key, instances=instances, tolerance_pct=tolerance_pct, seed=seed)
+    check_mapping(mapping, df, names, instances)
+    if spread:
+        planned = file_split(mapping, rows_per_file)
+    else:
+        planned = SplitMapping(light=mapping)
+        _LOG.warning("write_by_key: no column tells rows of a key apart and stays the same: one instance writes all of a key")
+    parts = int(planned.parts.size)
+    _LOG.info("write_by_key: %d large keys in %d parts, λ %.1f %%", planned.split.size, parts, planned.fitted_imbalance_pct)
+    placed = placed_by_part(df, planned, names, spread or None).drop(AT, NUMBER)
+    return placed.write.option("maxRecordsPerFile", int(rows_per_file * _ROOM)).partitionBy(*given)
+
+
+def _check_columns(df: DataFrame, names: tuple[str, ...]) -> None:
+    """Refuse what Spark cannot make folders of, before anything is read."""
+    sensitive = case_sensitive(df)
+    there = {name if sensitive else name.lower() for name in df.columns}
+    wrong = next((name for name in names if (name if sensitive else name.lower()) not in there), None)
+    if wrong is not None:
+        raise UnknownColumn(f"{wrong!r} is no column of df but a field: Spark makes folders of columns. Add it with withColumn")
+    if len(names) == len(df.columns):
+        raise InvalidParameter("the key is all there is: Spark writes no files of folders' names alone. Add a column")
