@@ -68,7 +68,7 @@ def test_all_take_a_checkpoint_a_trigger_and_a_name_and_return_the_same_handle(r
 
 
 @pytest.mark.parametrize(
-    ("form", "kept"), [(by_key, {"mapping-000001.json", "versions.json"}), (by_cost, {"costs"}), (sent, {"sending"})]
+    ("form", "kept"), [(by_key, {"mapping-000001.json", "versions.json"}), (by_cost, {"costs", "run"}), (sent, {"sending"})]
 )
 def test_what_is_kept_beside_a_checkpoint_is_in_its_folder_evenly(rows, tmp_path, form, kept):
     form(rows, tmp_path, trigger=NOW).awaitTermination()

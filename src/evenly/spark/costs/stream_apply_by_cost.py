@@ -24,6 +24,7 @@ from evenly.spark.costs.store import CostStore
 from evenly.spark.costs.watch import CostWatch
 from evenly.spark.features import Feature, require
 from evenly.spark.frames import check_frame
+from evenly.spark.streaming.newest_run import NewestRun
 from evenly.spark.streaming.query_settings import QuerySettings, Trigger
 from evenly.spark.streaming.running_query import RunningQuery
 
@@ -101,7 +102,7 @@ def stream_apply_by_cost(
     stage = CallStage.of(rows, function, schema, options)
     store = CostStore(spark, settings.checkpoint)
     batches = CostBatches(stage, store, model or CostModel(expressions), called="stream_apply_by_cost")
-    written = _Written(batches, sink, dead_letters, watch)
+    written = _Written(batches, sink, dead_letters, watch, NewestRun(spark, settings.checkpoint))
     writer = rows.writeStream.foreachBatch(written.run).option("checkpointLocation", settings.checkpoint)
     return RunningQuery(settings.applied(writer).start())
 
@@ -109,7 +110,10 @@ def stream_apply_by_cost(
 class _Written:
     """Runs the batches of a query, hands each to its sinks, and keeps what it measured."""
 
-    def __init__(self, batches: CostBatches, sink: Sink, dead_letters: Sink | None, watch: CostWatch | None) -> None:
+    def __init__(
+        self, batches: CostBatches, sink: Sink, dead_letters: Sink | None, watch: CostWatch | None, newest: NewestRun
+    ) -> None:
+        self._newest = newest
         self._batches = batches
         self._sink = sink
         self._dead_letters = dead_letters
@@ -117,9 +121,12 @@ class _Written:
 
     def run(self, df: DataFrame, batch_id: int) -> None:
         """One batch: run, measured, handed to the sink, saved."""
+        self._newest.begin()
         batch = self._batches.run(df, batch_id)
         try:
+            self._newest.check()
             self._hand_over(batch)
+            self._newest.check()
             self._batches.keep(batch)
         finally:
             batch.release()

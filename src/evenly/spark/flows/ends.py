@@ -20,12 +20,16 @@ from evenly.emission.link.outgoing import UNSCHEDULED
 from evenly.errors import EvenlyError, InvalidDataflow
 from evenly.spark.flows.frames import called_frame
 from evenly.spark.flows.functions import loaded
+from evenly.spark.flows.owning import WRITING
 from evenly.spark.flows.replay import replay
 from evenly.spark.jvm.hadoop_files import Folder
 from evenly.spark.sending.encoding import bodies
 from evenly.spark.sending.kept import KeptBatches
 from evenly.spark.sending.send import send
 from evenly.spark.sending.tasks import send_bodies
+from evenly.spark.streaming.newest_run import NewestRun
+from evenly.spark.worker_errors import own_error
+from evenly.worker.letters import failed_function
 
 NUMBER = "batch"
 """The column that folders of batches have when they are read."""
@@ -34,11 +38,13 @@ _SHOWN = "20"
 
 @dataclass(frozen=True)
 class StreamBatch:
-    """A batch of a stream, which may be run again: its number, its query's name (`owning.name_of_query`) and checkpoint."""
+    """A batch of a stream, which may be run again: its number, its query's name (`owning.name_of_query`) and checkpoint, and
+    which run of the query it is of."""
 
     number: int
     query: str
     checkpoint: str
+    run: NewestRun
 
 
 def read(spark: SparkSession, flow: Dataflow, one: Operator, *, streaming: bool, pace: Path | None = None) -> DataFrame:
@@ -148,8 +154,11 @@ def _write(flow: Dataflow, one: Operator, rows: DataFrame, batch: StreamBatch | 
         _send(one, rows, batch)
     elif batch is not None and one.format in FILES:
         options.pop("mode", None)
-        at = f"{one.path.rstrip('/')}/{NUMBER}={batch.number}"
-        rows.write.format(one.format).options(**options).mode("overwrite").save(at)
+        written = f"{WRITING}/{batch.run.name}-{batch.number}"
+        rows.write.format(one.format).options(**options).mode("overwrite").save(f"{one.path.rstrip('/')}/{written}")
+        # Two runs that wrote to one folder would take each other's files for their own. Here each is whole.
+        batch.run.check()
+        Folder(rows.sparkSession, one.path).replace(written, f"{NUMBER}={batch.number}")
     else:
         mode = _mode(one)
         options.pop("mode", None)
@@ -163,7 +172,13 @@ def _write(flow: Dataflow, one: Operator, rows: DataFrame, batch: StreamBatch | 
 
 
 def _called(flow: Dataflow, one: Operator, rows: DataFrame, number: int) -> None:
-    gave = loaded(one)(rows, number)
+    try:
+        gave = loaded(one)(rows, number)
+    except (EvenlyError, AnalysisException):
+        raise
+    except Exception as error:
+        what = f"the function of the sink {one.name!r}, with batch {number},"
+        raise (own_error(error) or failed_function(what, error)) from error
     if inspect.isawaitable(gave) or inspect.isgenerator(gave) or inspect.isasyncgen(gave):
         if inspect.iscoroutine(gave):
             gave.close()  # or Python warns that nobody awaited it

@@ -5,6 +5,7 @@ the first one's, and so would the same dataflow with a new checkpoint, without a
 
     <checkpoint>/evenly/flow         the query's own name, drawn when it first starts
     <sink>/_evenly/owner             the same name
+    <sink>/_evenly/writing/…         a batch that is being written, until it is whole and put in its place
 """
 
 from __future__ import annotations
@@ -18,6 +19,10 @@ from evenly.dataflow.graph import Dataflow, Operator
 from evenly.errors import EvenlyError
 from evenly.spark.jvm.hadoop_files import Folder
 
+_BESIDE = "_evenly"
+WRITING = f"{_BESIDE}/writing"
+"""The folder in a sink's in which batches are written; readers pass it over."""
+
 
 def name_of_query(spark: SparkSession, checkpoint: str) -> str:
     """The name of the query of a checkpoint, drawn at its first start."""
@@ -29,7 +34,7 @@ def name_of_query(spark: SparkSession, checkpoint: str) -> str:
 def claim(spark: SparkSession, flow: Dataflow, one: Operator, owner: str) -> None:
     """Make the folder of a sink the query's own, or refuse one that is another's."""
     folder = Folder(spark, one.path)
-    mark = folder.child("_evenly")
+    mark = folder.child(_BESIDE)
     if not mark.has("owner"):
         if there := [name for name in folder.names() if not name.startswith("_")]:
             raise flow.error(
@@ -44,6 +49,13 @@ def claim(spark: SparkSession, flow: Dataflow, one: Operator, owner: str) -> Non
             "checkpoint), and would replace them: give another path, or remove that folder",
             one,
         )
+
+
+def sweep(spark: SparkSession, flow: Dataflow) -> None:
+    """Remove what runs that were killed have left half-written. For the newest run of the query."""
+    for one in flow.operators:
+        if one.kind == "sink" and one.format in FILES:
+            Folder(spark, one.path).remove(WRITING)
 
 
 def check_paths(spark: SparkSession, flow: Dataflow) -> None:

@@ -26,10 +26,11 @@ from evenly.spark.flows.costed import costed_call, costed_rows
 from evenly.spark.flows.edge_mappings import EdgeMappings
 from evenly.spark.flows.ends import StreamBatch, check_columns, kept_of, read, sender_of, write
 from evenly.spark.flows.frames import Frames, called_frame, default_instances
-from evenly.spark.flows.owning import claim, name_of_query
+from evenly.spark.flows.owning import claim, name_of_query, sweep
 from evenly.spark.flows.progress import Ended, ended, with_arrivals
 from evenly.spark.flows.steering import Steering, capped
 from evenly.spark.flows.watch import FlowWatch, OfCosts, Reports
+from evenly.spark.streaming.newest_run import NewestRun
 from evenly.spark.streaming.query_settings import QuerySettings, Trigger
 from evenly.spark.streaming.running_query import RunningQuery
 from evenly.spark.streaming.stream_by_key import stream_by_key
@@ -48,6 +49,8 @@ def write_sinks(frames: Frames, batch: StreamBatch | None, watch: FlowWatch | No
             for one, rows in found:
                 check_columns(flow, one, rows, streaming=batch is not None)
             for one, rows in found:
+                if batch is not None:
+                    batch.run.check()
                 write(flow, one, rows, batch)
         seconds = perf_counter() - begun
         if watch is not None and frames.reports is not None:
@@ -84,6 +87,7 @@ class Streaming:
         self._settings = QuerySettings.checked(self._rows, asked.checkpoint, trigger, asked.query_name)
         self._batches: dict[str, CostBatches] = {}
         self._query = ""
+        self._run = NewestRun(spark, self._settings.checkpoint)
         self._mappings = EdgeMappings()
         if self._watch is not None and self._source.arrival and self._source.format != REPLAY:  # whose offsets tell
             self._rows = with_arrivals(self._rows, self._source.arrival)
@@ -157,6 +161,8 @@ class Streaming:
         return rows.writeStream.foreachBatch(lambda batch, number: self._run_batch(name, batch, number))
 
     def _run_batch(self, begun: str, rows: DataFrame, number: int) -> None:
+        if self._run.begin():
+            sweep(self._rows.sparkSession, self._flow)
         self.steering.between_batches()
         tuning = self.steering.tuning
         done = dict.fromkeys(self._done_before(begun), rows)  # nothing reads what is before the state
@@ -179,9 +185,10 @@ class Streaming:
             if whole:
                 with worker_errors():
                     rows.persist().write.format("noop").mode("overwrite").save()
-            batch = StreamBatch(number, self._query, self._settings.checkpoint)
+            batch = StreamBatch(number, self._query, self._settings.checkpoint, self._run)
             made = Frames(self._flow, self._stages, {**done, begun: rows}, by_cost, reports, tuning, self._mappings)
             write_sinks(made, batch, self._watch)
+            self._run.check()
             for name, costed in ran.items():
                 self._batches[name].keep(costed)
         finally:

@@ -170,21 +170,24 @@ class Folder:
 
     def _write(self, name: str, text: str, how: Any) -> None:
         partial = self._path(f".{name}.{uuid.uuid4().hex}")
-        gateway: Any = self._spark.sparkContext._gateway
-        ways = gateway.new_array(self._rename, 1)
-        ways[0] = how
         try:
             stream = self._files.create(partial, True)  # noqa: FBT003 - Java
             try:
                 stream.write(text.encode())
             finally:
                 stream.close()
-            context = self._jvm.org.apache.hadoop.fs.FileContext.getFileContext(self._files.getUri(), self._settings)
-            context.rename(self._files.makeQualified(partial), self._files.makeQualified(self._path(name)), ways)
+            self._renamed(partial, self._path(name), how)
         except BaseException:
             with suppress(Py4JJavaError):  # a disk that is full stays so with half a file on it
                 self._files.delete(partial, False)  # noqa: FBT003 - Java
             raise
+
+    def _renamed(self, source: Any, target: Any, how: Any) -> None:
+        gateway: Any = self._spark.sparkContext._gateway
+        ways = gateway.new_array(self._rename, 1)
+        ways[0] = how
+        context = self._jvm.org.apache.hadoop.fs.FileContext.getFileContext(self._files.getUri(), self._settings)
+        context.rename(self._files.makeQualified(source), self._files.makeQualified(target), ways)
 
     def copy(self, source: str, target: str) -> None:
         """Copy a file or a whole folder; nothing if there is none."""
@@ -205,6 +208,14 @@ class Folder:
     def rename(self, source: str, target: str) -> None:
         """Give a file or a whole folder another name, which nothing has yet."""
         self._check(self._files.rename(self._path(source), self._path(target)), f"rename {source} to {target}")
+
+    def replace(self, source: str, target: str) -> None:
+        """Put a whole folder where another one may be. Of two at once one fails: none is put into the other, as by `rename`."""
+        self.remove(target)
+        try:
+            self._renamed(self._path(source), self._path(target), self._rename.NONE)
+        except Py4JJavaError as error:
+            raise self._unwritable(target, error) from error
 
     def remove(self, path: str) -> None:
         """Remove a file or a whole folder; nothing if there is none."""
