@@ -51,6 +51,10 @@ class FunctionFailed(EvenlyError, RuntimeError):
     """A user's function raised on a row, and rows that fail are not to be skipped."""
 
 
+class SparkFailed(EvenlyError, RuntimeError):
+    """Spark has ended a job with an error of its own."""
+
+
 class RowTooSlow(EvenlyError, TimeoutError):
     """A call of a user's function that took longer than its time limit."""
 

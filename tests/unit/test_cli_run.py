@@ -75,7 +75,7 @@ def test_it_writes_a_script_that_says_how_to_call_it(monkeypatch, capsys, flow):
         (("--batch", "--checkpoint", "x"), "give --checkpoint FOLDER"),
         (("--batch", "--until-read"), "--until-read is for a streaming query: leave --batch out"),
         (("--checkpoint", "x", "--until-read", "--trigger", "1"), "leave --trigger out"),
-        (("--checkpoint", "x", "--trigger", "0"), "--trigger must be seconds, above 0"),
+        (("--checkpoint", "x", "--trigger", "0"), "--trigger must be seconds, from 0.001"),
         (("--batch", "--conf", "spark.x"), "--conf must be name=value"),
         (("--batch", "--exactly-once"), "the sink 'also' is to hold every row exactly once"),
         (("--batch", "--submit", "job"), "--submit must name a file that ends in .py"),

@@ -147,6 +147,14 @@ def test_cheap_rows_and_wide_rows_go_out_evenly():
 def test_one_router_never_gets_100_million_rows_or_wide_ones():
     giant = learnt(np.minimum(np.arange(10_000), 1), np.r_[0.3 / 0.7 * 9_999 * 1e-3, np.full(9_999, 1e-3)])
     assert choose_dealing(giant, 8, rows=10_000, row_bytes=100.0).way == "one router"
+    # Dealt evenly its instance has the giant, 30 % of all, and an eighth of the rest; by cost the giant alone.
+    promised = choose_dealing(giant, 8, rows=10_000, row_bytes=100.0)
+    assert promised.even_s / giant.mean_s / 10_000 == pytest.approx(0.3 + 0.7 / 8, rel=0.02)
+    assert promised.promised == pytest.approx(1.0 - 0.3 / (0.3 + 0.7 / 8), abs=0.01)
+    many = learnt(np.minimum(np.arange(100_000), 1), np.r_[0.3 / 0.7 * 99_999 * 1e-3, np.full(99_999, 1e-3)])
+    # A router sees 10,000 rows at a time, and has dealt out 45 % of them, on average, when the giant comes.
+    share = 0.3 + 0.45 * 0.7 / 8
+    assert choose_dealing(many, 8, rows=100_000, row_bytes=100.0).promised == pytest.approx(1 - share / 0.3875, abs=0.02)
     assert choose_dealing(giant, 8, rows=10_000, row_bytes=1e6).way != "one router"
     assert choose_dealing(giant, 8, rows=10_000, row_bytes=None).way != "one router"
     assert choose_dealing(varied(), 8, rows=100_000_000, row_bytes=100.0).way != "one router"

@@ -25,6 +25,7 @@ BUILTIN = {
     errors.ColumnConflict: ValueError,
     errors.EmptyStream: ValueError,
     errors.FunctionFailed: RuntimeError,
+    errors.SparkFailed: RuntimeError,
     errors.RowTooSlow: TimeoutError,
     errors.WorkerDied: RuntimeError,
     errors.MissingFile: FileNotFoundError,

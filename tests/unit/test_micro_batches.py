@@ -9,7 +9,7 @@ import pytest
 
 from evenly.dataflow.files import parse_dataflow
 from evenly.errors import DoesNotFit, InvalidModel, InvalidParameter
-from evenly.planning.micro_batches import CurvePoint, EngineCosts, SlotCurve, SparkModels, plan_on_spark
+from evenly.planning.micro_batches import CurvePoint, EngineCosts, MeasuredEdge, SlotCurve, SparkModels, plan_on_spark
 from evenly.planning.micro_batches.fitting import Sizes, least_squares, profile_curve, slope
 from evenly.planning.micro_batches.settings import executors, settings_on_spark, source_on_spark
 from evenly.planning.micro_batches.steps import Counts, Steps
@@ -102,7 +102,7 @@ def test_an_edge_to_every_instance_brings_each_row_as_often():
     found = plan_on_spark(line, known, rate=1, slots=3, trigger_s=10)
     assert found.stages[-1].rows_in == {"b": 3.0, "k": 3.0}
     assert found.stages[-1].seconds(100) == pytest.approx(100 / 50)
-    half = plan_on_spark(line, replace(known, edges={"flow": {("a", "b"): 0.5}}), rate=1, slots=3, trigger_s=10)
+    half = plan_on_spark(line, replace(known, edges={"flow": {("a", "b"): MeasuredEdge(0.5)}}), rate=1, slots=3, trigger_s=10)
     assert half.stages[-1].rows_in["b"] == 1.5
 
 
@@ -189,7 +189,7 @@ def test_rows_on_an_edge_are_those_that_were_measured():
     told = [shuffled("s", "a"), shuffled("a", "b", selectivity=0.5), forward("b", "k")]
     known = models(curve("a", 100), curve("b", 50))
     assert plan_on_spark(flow(told, operators="ab"), known, rate=1, slots=1, trigger_s=10).batch_s(100) == pytest.approx(1 + 1)
-    measured = replace(known, edges={"flow": {("a", "b"): 3.0}})
+    measured = replace(known, edges={"flow": {("a", "b"): MeasuredEdge(3.0, "")}})
     assert plan_on_spark(flow(told, operators="ab"), measured, rate=1, slots=1, trigger_s=10).batch_s(100) == pytest.approx(
         1 + 6
     )
@@ -292,7 +292,11 @@ def test_settings_carry_the_plan_out():
 
 def test_what_was_measured_is_kept_beside_other_models(tmp_path):
     paper = PerformanceModel("parse", (Point(1, 310.0, 84.7, 35.6),))
-    known = models(curve("a", 100, 200, cpu_row_s=1e-3, longest_row_s=0.25), engine=ENGINE, clicks={("s", "a"): 0.5})
+    known = models(
+        curve("a", 100, 200, cpu_row_s=1e-3, longest_row_s=0.25),
+        engine=ENGINE,
+        clicks={("s", "a"): MeasuredEdge(0.5, "id > 3")},
+    )
     path = tmp_path / "models.yaml"
     path.write_text(models_yaml([paper], known))
     assert read_models(path)["parse"] == paper

@@ -115,7 +115,7 @@ def test_what_cannot_be_replayed_is_said(tmp_path, files):
     with pytest.raises(InvalidDataflow, match=r"'id' is int64 in .*a\.parquet and string in .*other\.parquet"):
         ReplayedFiles.at(str(files), ["id"])
     for rate in (0.0, -1.0, float("nan"), float("inf")):
-        with pytest.raises(InvalidParameter, match="rows per second, finite and above 0"):
+        with pytest.raises(InvalidParameter, match="rows per second, above 0 and at most"):
             Pace(rate)
 
 

@@ -87,6 +87,8 @@ def _print(plan: SparkPlan, rival: SparkPlan, cores: int) -> None:
         say(f"With one thread per task (LSA): {rival.peak_rate:,.4g} rows/s{times}")
     if plan.unmeasured:
         note(f"Not measured, and counted as nothing: {', '.join(plan.unmeasured)}")
+    for doubt in plan.doubts:
+        note(("in doubt: ", "bold"), doubt)
     if plan.between:
         note(f"Not measured with this number of threads: {', '.join(plan.between)}")
     if plan.slots != plan.engine.slots:

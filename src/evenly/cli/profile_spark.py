@@ -58,6 +58,7 @@ def profile_on_spark(
     how = ProfileOptions(rows, seconds or ProfileOptions.seconds, most_threads)
     if flow is not None:
         stages_of(flow)  # what is wrong is said before Spark starts
+        known.check_replaced(flow)
     spark = local_session("evenly profile", settings=settings)
     found = SparkModels()
     try:

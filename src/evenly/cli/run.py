@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 from time import monotonic, perf_counter
@@ -56,6 +57,9 @@ def run_command(
         bool, typer.Option("--exactly-once", help="Refuse sinks that may get a row twice when a batch is run again.")
     ] = False,
     show: Annotated[bool, typer.Option("--show", help="Only say what each stage and edge becomes on Spark.")] = False,
+    trace: Annotated[
+        bool, typer.Option("--trace", help="Spark's own log of errors too, and the whole traceback if it fails.")
+    ] = False,
     submit: Annotated[
         Path | None, typer.Option(help="Only write a script that runs it so under spark-submit, to this file (.py).")
     ] = None,
@@ -100,21 +104,29 @@ def run_command(
         return
     planned = wanted.planned(flow)
     spark = _session(flow, wanted, planned)
+    if not trace:
+        spark.sparkContext.setLogLevel("FATAL")  # what fails is told once, by the error that ends the command
     # Imported here, so that `evenly run --help` needs no Spark.
     from evenly.spark.flows.watch import FlowWatch  # noqa: PLC0415
+    from evenly.spark.short_errors import told_shortly  # noqa: PLC0415
 
     begun, watch, peak = perf_counter(), FlowWatch(), None
     try:
-        if until_unstable:
-            peak = _peak(flow, wanted, spark, planned, watch)
-        else:
-            _run(flow, wanted, spark, planned, watch, progress=progress)
+        with nullcontext() if trace else told_shortly():
+            if until_unstable:
+                peak = _peak(flow, wanted, spark, planned, watch)
+            else:
+                _run(flow, wanted, spark, planned, watch, progress=progress)
     finally:
         watch.batches  # noqa: B018 - what Spark tells of the last one, while it still can
         spark.stop()
     verdict = None if batch else watch.verdict(planned) if peak is None else peak.verdict
     if page is not None:
         write_whole(page, run_page(flow.name, watch.batches, verdict, watch.changes, peak))
+    if not watch.batches:
+        source = next(one for one in flow.operators if one.kind == "source")
+        what = ", ".join(filter(None, (source.format or "a function", source.path)))
+        note(f"no batch was run: the source {source.name!r} ({what}) had no rows that were not read before")
     if json:
         parameters = {"dataflow": str(dataflow), "checkpoint": checkpoint, "batch": batch, "rate": rate, "plan": plan}
         instances = watch.instances if each_instance else {}

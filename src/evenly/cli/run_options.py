@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from evenly.cli.options import check_file, session_settings
+from evenly.cli.output import note
 from evenly.dataflow.ends import REPLAY, check_ends
 from evenly.dataflow.files import read_dataflow
 from evenly.dataflow.functions import check_functions
 from evenly.dataflow.graph import Dataflow
-from evenly.dataflow.replay import pace_of
+from evenly.dataflow.replay import MOST_ROWS_PER_S, pace_of
 from evenly.dataflow.stages import only_source, stages_of
 from evenly.errors import InvalidParameter
 from evenly.planning.micro_batches import SparkPlan, plan_on_spark
@@ -19,6 +20,7 @@ from evenly.planning.model_files import read_spark_models
 
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _DAY_S = 86_400.0
+_LEAST_TRIGGER_S = 1e-3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,8 +78,15 @@ class RunOptions:
             raise InvalidParameter("--until-unstable ends by itself and changes rates alone: leave --seconds and --replan out")
         if self.until_read and self.until_unstable:
             raise InvalidParameter("--until-unstable replays again and again: leave --until-read out")
-        if self.trigger is not None and not 0.0 < self.trigger < _DAY_S:
-            raise InvalidParameter(f"--trigger must be seconds, above 0 and below a day, got {self.trigger}")
+        if self.trigger is not None and not _LEAST_TRIGGER_S <= self.trigger < _DAY_S:
+            raise InvalidParameter(
+                f"--trigger must be seconds, from {_LEAST_TRIGGER_S:g} (the least that Spark knows) to below a "
+                f"day, got {self.trigger:g}"
+            )
+        if self.rate is not None and not 0.0 < self.rate <= MOST_ROWS_PER_S:
+            raise InvalidParameter(
+                f"--rate must be rows per second, above 0 and at most {MOST_ROWS_PER_S:,.0f}, got {self.rate:g}"
+            )
         if self.seconds is not None and not self.seconds > 0.0:
             raise InvalidParameter(f"--seconds must be above 0, got {self.seconds}")
 
@@ -130,7 +139,10 @@ class RunOptions:
         if rate is None and not self.until_unstable:
             raise InvalidParameter("a plan is for a rate: give --rate, in rows per second")
         found = read_spark_models(self.models)
-        return plan_on_spark(flow, found, rate=rate, slots=self.slots or found.engine_costs().slots, trigger_s=self.trigger)
+        plan = plan_on_spark(flow, found, rate=rate, slots=self.slots or found.engine_costs().slots, trigger_s=self.trigger)
+        for doubt in plan.doubts:
+            note(("in doubt: ", "bold"), doubt)
+        return plan
 
     def settings(self, flow: Dataflow) -> dict[str, str]:
         """Spark's settings; state is kept where it can be moved."""
@@ -143,4 +155,4 @@ class RunOptions:
         """The trigger of the query."""
         if self.until_read:
             return {"availableNow": True}
-        return None if self.trigger is None else {"processingTime": f"{self.trigger:g} seconds"}
+        return None if self.trigger is None else {"processingTime": f"{round(1e3 * self.trigger)} milliseconds"}

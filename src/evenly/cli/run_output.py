@@ -38,7 +38,15 @@ def run_results(
     found += [_change(it) for it in changes]
     if peak is not None:
         found += [_trial(it) for it in peak.trials]
-        found.append({"series": "peak", "operator": peak.broke, "peak_rate": peak.rate, "breaks_at_rate": peak.breaks_at})
+        found.append(
+            {
+                "series": "peak",
+                "operator": peak.broke,
+                "peak_rate": peak.rate,
+                "breaks_at_rate": peak.breaks_at,
+                "interrupted": peak.interrupted,
+            }
+        )
     if verdict is not None:
         found += [_compared(it) for it in verdict.operators]
         found.append(_verdict(verdict))
@@ -202,6 +210,8 @@ def print_run(batches: Sequence[FlowBatch], verdict: Verdict | None, changes: Se
             say("Verdict: ", (str(verdict), "bold"))
     if peak is not None:
         broke = f"; the lowest that did not: {_shown(peak.breaks_at)}" if peak.breaks_at is not None else ""
+        if peak.interrupted:
+            say(f"Interrupted after {len(peak.trials)} rate{'s' * (len(peak.trials) != 1)}: the peak may be elsewhere")
         say("Highest rate that held: ", (f"{_shown(peak.rate) or 'none'} rows/s", "bold"), broke)
 
 

@@ -81,6 +81,8 @@ _CARE = 1.5
 _MOST_FOR_COMPLETION = 0.015
 _LEAST_SPREAD = 0.3
 _GIANT = 0.5
+_SEEN_AT_ONCE = 10_000
+"""So many rows a router sees at a time: Spark's default for batches of Arrow."""
 _LEFT_BY_ROUTERS = 1.5
 _LEFT_IN_TURN = 1.3
 
@@ -127,7 +129,9 @@ def choose_dealing(
         if way == "one router" and row_bytes is None:
             continue
         # In turn no room is made for a giant; routers know nothing of each other's rows, so its own makes room alone.
-        others = {"in turn": 1.0, "routers": 1.0 - 1.0 / parts}.get(way, 0.0)
+        # And what a router dealt before the giant came, half of all on average, makes none.
+        before = 0.5 * max(0.0, 1.0 - _SEEN_AT_ONCE * (parts if way == "routers" else 1) / rows)
+        others = {"in turn": 1.0, "routers": max(1.0 - 1.0 / parts, before)}.get(way, before)
         crowded = max(1.0, giant + others * (1.0 - giant / instances))
         # And each part of the input leaves over some rows.
         share = {
@@ -177,7 +181,9 @@ def _spread(model: CostModel, rows: int, load_s: float) -> tuple[float, float, f
     if not giants.any():
         return 0.0, every, left
     mean_s = model.mean_s
-    # What giants add to the variance is theirs, and goes with them.
+    # What giants add to the variance is theirs, and goes with them: of the variance that rows had. What keys differ is far more
+    # than that where a giant is one of few keys.
     theirs = float((counts[giants] * (estimates[giants] / mean_s - 1.0) ** 2).sum()) / model.rows
-    every = math.sqrt(max(every**2 - theirs, model.variances.shares[1] ** 2))
+    total = min(every**2, model.variances.total / mean_s**2)
+    every = math.sqrt(max(total - theirs, model.variances.shares[1] ** 2))
     return float(np.max(estimates[giants])) / load_s, every, min(left, every)

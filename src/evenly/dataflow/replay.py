@@ -19,6 +19,8 @@ from evenly.dataflow.reports import Completion
 from evenly.errors import InvalidDataflow, InvalidParameter
 from evenly.files import write_whole
 
+MOST_ROWS_PER_S = 1e12
+"""More than this no clock that counts microseconds tells apart."""
 MICROS = 1_000_000
 _OPTIONS = ("rate", "loop", "most_rows", "numPartitions")
 
@@ -81,8 +83,10 @@ class Pace:
     most_rows: int | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.rate, bool) or not (math.isfinite(self.rate) and self.rate > 0.0):
-            raise InvalidParameter(f"a replay's rate must be rows per second, finite and above 0, got {self.rate}")
+        if isinstance(self.rate, bool) or not 0.0 < self.rate <= MOST_ROWS_PER_S:
+            raise InvalidParameter(
+                f"a replay's rate must be rows per second, above 0 and at most {MOST_ROWS_PER_S:,.0f}, got {self.rate:g}"
+            )
         if self.most_rows is not None and self.most_rows < 1:
             raise InvalidParameter(f"the most rows of a batch must be at least 1, got {self.most_rows}")
 
@@ -154,7 +158,8 @@ def _check_rate(options: Mapping[str, str]) -> None:
         pace_of(options)
     except ValueError as error:
         raise InvalidDataflow(
-            f"the option `rate` of a replay must be rows per second, above 0, got {options['rate']!r}"
+            f"the option `rate` of a replay must be rows per second, above 0 and at most "
+            f"{MOST_ROWS_PER_S:,.0f}, got {options['rate']!r}"
         ) from error
 
 

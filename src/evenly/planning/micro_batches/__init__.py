@@ -3,7 +3,16 @@
 from evenly.planning.micro_batches.choosing import plan_on_spark
 from evenly.planning.micro_batches.curves import CurvePoint, SlotCurve
 from evenly.planning.micro_batches.engine import EngineCosts
-from evenly.planning.micro_batches.models import SparkModels
+from evenly.planning.micro_batches.models import MeasuredEdge, SparkModels
 from evenly.planning.micro_batches.plan import PlannedStage, SparkPlan
 
-__all__ = ["CurvePoint", "EngineCosts", "PlannedStage", "SlotCurve", "SparkModels", "SparkPlan", "plan_on_spark"]
+__all__ = [
+    "CurvePoint",
+    "EngineCosts",
+    "MeasuredEdge",
+    "PlannedStage",
+    "SlotCurve",
+    "SparkModels",
+    "SparkPlan",
+    "plan_on_spark",
+]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from dataclasses import replace
 from typing import Literal, get_args
@@ -19,6 +20,7 @@ SPARK_ALLOCATIONS: tuple[SparkAllocation, ...] = get_args(SparkAllocation)
 TRIGGERS_S = (1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0)
 """Trigger intervals that are tried, shortest first, where none is given."""
 USUAL_TRIGGER_S = 10.0
+_LOG = logging.getLogger(__name__)
 
 
 def plan_on_spark(
@@ -36,6 +38,8 @@ def plan_on_spark(
     - Without `slots` the fewest whose highest rate is `headroom_pct` above `rate`, with a batch every `trigger_s` (10 s).
     - With `slots` and without `trigger_s` the shortest of 1, 2, 5, 10, 20, 30 and 60 s that does; the longest if none does.
     - With both, or where no trigger does, the plan says whether it `holds`. Without `rate`: the highest that slots hold.
+    - A model that was measured of another function, or an edge with another condition, is refused; what may have changed
+      since is among the plan's `doubts`, and logged.
 
     Nothing is random: the same question has the same answer.
     """
@@ -80,6 +84,9 @@ class _Maker:
         self._steps = Steps(flow, models.rows_on(flow))
         self._predictor = Predictor(self._steps, models, self.engine)
         self._threads = self._chosen()
+        self._doubts = models.doubts(flow)
+        for doubt in self._doubts:
+            _LOG.info("%s: %s", flow.name, doubt)
 
     def _chosen(self) -> dict[str, int]:
         """Threads of every operator that was measured: those that a description gives, or else by the allocation."""
@@ -106,6 +113,7 @@ class _Maker:
             memory_mib=max(memory, default=0.0),
             unmeasured=tuple(one.name for one in self.flow.operators if one.kind in ("frame", "state")),
             between=tuple(name for name, curve in self._predictor.curves.items() if not curve.has(self._threads[name])),
+            doubts=self._doubts,
         )
 
 

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
+from evenly.dataflow.subjects import Subject
 from evenly.errors import InvalidModel
 
 AS_GOOD = 0.9
@@ -26,8 +27,8 @@ class CurvePoint:
 class SlotCurve:
     """Points by ascending threads, the first with 1, measured while `slots` slots were busy with the same.
 
-    `longest_row_s`: the longest call that was seen. `memory_mib`: the most that a Python worker held. `about` says what and
-    where it was.
+    `longest_row_s`: the longest call that was seen. `memory_mib`: the most that a Python worker held. `about` says where it
+    was, and `of` what was measured (None: nobody knows).
     """
 
     name: str
@@ -36,6 +37,7 @@ class SlotCurve:
     longest_row_s: float = 0.0
     memory_mib: float = 0.0
     about: str = ""
+    of: Subject | None = None
 
     def __post_init__(self) -> None:
         if not self.points or self.points[0].threads != 1:

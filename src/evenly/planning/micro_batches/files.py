@@ -8,11 +8,12 @@ spark:
     parse:
       slots: 2
       longest_row_s: 0.004
+      of: {kind: row, function: "clicks:parse", code: 3f1c0a52b7d9e846, schema: "user string", takes: "line string"}
       points:
         - {threads: 1, rows_per_s: 310, cpu_row_s: 0.0031}
   edges:
     clicks:
-      - {from: source, to: parse, rows: 1.0}
+      - {from: source, to: parse, rows: 1.0, where: ""}
 ```
 """
 
@@ -22,13 +23,15 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from evenly.dataflow.described import Described
+from evenly.dataflow.subjects import Subject
 from evenly.dataflow.tuning import Way
 from evenly.errors import InvalidModel
 from evenly.planning.micro_batches.curves import CurvePoint, SlotCurve
 from evenly.planning.micro_batches.engine import EngineCosts
-from evenly.planning.micro_batches.models import SparkModels
+from evenly.planning.micro_batches.models import MeasuredEdge, SparkModels
 
 _DIGITS = 6
+_NUMBERS = ("longest_row_s", "memory_mib")
 
 
 def spark_models(one: Described) -> SparkModels:
@@ -52,14 +55,20 @@ def plain_spark_models(models: SparkModels) -> dict[str, Any]:
         told["operators"] = {name: _plain_curve(curve) for name, curve in models.curves.items()}
     if models.edges:
         told["edges"] = {
-            name: [{"from": start, "to": end, "rows": _short(rows)} for (start, end), rows in ways.items()]
-            for name, ways in models.edges.items()
+            name: [_plain_edge(way, measured) for way, measured in ways.items()] for name, ways in models.edges.items()
         }
     return told
 
 
+def _plain_edge(way: Way, measured: MeasuredEdge) -> dict[str, Any]:
+    told = {"from": way[0], "to": way[1], "rows": _short(measured.rows)}
+    return told if measured.where is None else {**told, "where": measured.where}
+
+
 def _plain_curve(curve: SlotCurve) -> dict[str, Any]:
-    told = _plain({it.name: getattr(curve, it.name) for it in fields(curve) if it.name not in ("name", "points")})
+    told = _plain({it.name: getattr(curve, it.name) for it in fields(curve) if it.name not in ("name", "points", "of")})
+    if curve.of is not None:
+        told["of"] = _plain(asdict(curve.of))
     return {**told, "points": [_plain(asdict(point)) for point in curve.points]}
 
 
@@ -84,15 +93,22 @@ def _engine(one: Described) -> EngineCosts:
 
 
 def _curve(name: str, one: Described) -> SlotCurve:
-    found = one.fields(f"the operator {name!r}", needs=("points",), may_have=("slots", "longest_row_s", "memory_mib", "about"))
+    found = one.fields(f"the operator {name!r}", needs=("points",), may_have=(*_NUMBERS, "slots", "about", "of"))
     points = tuple(_point(point) for point in found["points"].items("points"))
-    numbers = {it: found[it].number(it, least=0.0) for it in ("longest_row_s", "memory_mib") if it in found}
+    numbers = {it: found[it].number(it, least=0.0) for it in _NUMBERS if it in found}
     slots = found["slots"].whole("slots", least=1) if "slots" in found else 1
     about = found["about"].text("about") if "about" in found else ""
+    of = _subject(found["of"]) if "of" in found else None
     try:
-        return SlotCurve(name, points, slots, about=about, **numbers)
+        return SlotCurve(name, points, slots, about=about, of=of, **numbers)
     except InvalidModel as error:
         raise one.error(str(error)) from error
+
+
+def _subject(one: Described) -> Subject:
+    names = [it.name for it in fields(Subject)]
+    found = one.fields("what was measured", needs=("kind",), may_have=tuple(names[1:]))
+    return Subject(**{name: found[name].text(name, blank=True) for name in names if name in found})
 
 
 def _point(one: Described) -> CurvePoint:
@@ -102,6 +118,8 @@ def _point(one: Described) -> CurvePoint:
     return CurvePoint(threads, found["rows_per_s"].number("rows_per_s", above=0.0), cpu_row_s)
 
 
-def _edge(one: Described) -> tuple[Way, float]:
-    found = one.fields("an edge", needs=("from", "to", "rows"))
-    return (found["from"].text("from"), found["to"].text("to")), found["rows"].number("rows", least=0.0)
+def _edge(one: Described) -> tuple[Way, MeasuredEdge]:
+    found = one.fields("an edge", needs=("from", "to", "rows"), may_have=("where",))
+    where = found["where"].text("where", blank=True) if "where" in found else None
+    way = found["from"].text("from"), found["to"].text("to")
+    return way, MeasuredEdge(found["rows"].number("rows", least=0.0), where)

@@ -69,6 +69,8 @@ class SparkPlan:
     unmeasured: tuple[str, ...] = ()
     between: tuple[str, ...] = ()
     """Operators whose number of threads was not measured: what they carry is read between or beyond the points."""
+    doubts: tuple[str, ...] = ()
+    """What was measured of something that may have changed since, or was not measured and is guessed, each with a remedy."""
 
     def batch_s(self, rows: float) -> float:
         """How long a batch of so many rows takes."""
@@ -143,6 +145,7 @@ class SparkPlan:
             "task slots": self.slots,
             "batches": f"{rows:,.0f} rows every {self.interval_s:.3g} s, each takes {self.batch_s(rows):.3g} s",
             "threads in a task": ", ".join(f"{name} {count}" for name, count in self.threads.items()),
+            **({"in doubt": "; ".join(self.doubts)} if self.doubts else {}),
         }
         return shown(f"Plan of {self.flow.name} on Spark", facts, {"stages, s": [stage.seconds(rows) for stage in self.stages]})
 

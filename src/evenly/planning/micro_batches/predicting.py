@@ -43,7 +43,7 @@ class Predictor:
         self._steps, self._engine = steps, engine
         self._rows = steps.rows()
         measured = [one for one in steps.flow.operators if one.kind in IN_WORKER]
-        self.curves = {one.name: models.curve(one) for one in measured}
+        self.curves = {one.name: models.curve(steps.flow, one) for one in measured}
 
     def planned(self, threads: Mapping[str, int], slots: int) -> tuple[PlannedStage, ...]:
         """Every step on so many slots."""

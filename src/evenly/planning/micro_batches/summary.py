@@ -52,6 +52,7 @@ def spark_rows(plan: SparkPlan, *, cores: int = USUAL_CORES) -> list[dict[str, o
         "binding": plan.first_to_break,
         "completion_ms_mean": _finite(1e3 * plan.completion_s_mean),
         "completion_ms_p99": _finite(1e3 * plan.completion_s_p99),
+        "doubts": list(plan.doubts),
     }
     return [*rows, {**base, **total}]
 

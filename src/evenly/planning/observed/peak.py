@@ -91,11 +91,13 @@ class Trial:
 
 @dataclass(frozen=True)
 class Peak:
-    """`rate`: the highest that held (None: none did); `breaks_at`: the lowest that did not (None: all held)."""
+    """`rate`: the highest that held (None: none did); `breaks_at`: the lowest that did not (None: all held). `interrupted`: the
+    search was ended before they were near each other."""
 
     rate: float | None
     breaks_at: float | None
     trials: tuple[Trial, ...]
+    interrupted: bool = False
 
     @property
     def verdict(self) -> Verdict | None:

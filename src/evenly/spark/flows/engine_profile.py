@@ -15,6 +15,7 @@ from evenly.planning.micro_batches.fitting import TimedBatches, fit_engine
 from evenly.planning.micro_batches.steps import Steps
 from evenly.spark.flows.profiling import slots_of
 from evenly.spark.flows.timing import SCHEMA, batch_seconds, prepare, scratch
+from evenly.spark.python_workers import on_workers
 from evenly.worker.clocking import BURNT, burning, same
 
 _FEW, _MANY = 100, 100_000
@@ -92,7 +93,7 @@ def profile_engine(
 def _cores_per_slot(spark: SparkSession, slots: int) -> float:
     """What a slot gets of a core while all of them compute."""
     for seconds in (0.1, _BURN_S):  # the first time Python workers start
-        told = spark.range(0, slots, 1, slots).mapInArrow(burning(seconds), BURNT).collect()
+        told = spark.range(0, slots, 1, slots).mapInArrow(on_workers(spark, burning(seconds)), BURNT).collect()
     got = float(sum(row.cpu for row in told) / sum(row.clock for row in told))
     return min(1.0, max(0.01, got))
 

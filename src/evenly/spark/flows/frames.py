@@ -31,9 +31,11 @@ from evenly.spark.flows.watch import OfCosts, Reports
 from evenly.spark.keyed.by_key import by_key
 from evenly.spark.keyed.keys import key_names
 from evenly.spark.placing.placement import AT
-from evenly.spark.python_workers import check_python
+from evenly.spark.python_workers import check_python, on_workers
+from evenly.spark.worker_errors import own_error
 from evenly.worker.executing import REPORT
 from evenly.worker.flowing import Graph, Node, flowing
+from evenly.worker.letters import failed_function
 from evenly.worker.results import Shape
 
 _REPORT = StructField(REPORT, BinaryType())
@@ -122,7 +124,7 @@ class Frames:
         # rows of no columns there are.
         sent = rows.toDF(*(f"c{at}" for at in range(len(rows.columns)))) if rows.columns else rows.select(F.lit(0).alias("c"))
         self._check_types(one, rows)
-        return sent.mapInArrow(flowing(graph), schema)
+        return sent.mapInArrow(on_workers(rows.sparkSession, flowing(graph)), schema)
 
     def _check_types(self, one: Operator, rows: DataFrame) -> None:
         """Refuse columns that Spark cannot hand over to Python."""
@@ -286,6 +288,10 @@ def called_frame(flow: Dataflow, one: Operator, given: DataFrame | SparkSession)
     except AnalysisException as error:
         told = next(iter(str(error).strip().splitlines()))
         raise flow.error(f"the function of {one.name!r} asks Spark for what there is not: {told}", one) from error
+    except EvenlyError:
+        raise
+    except Exception as error:
+        raise (own_error(error) or failed_function(f"the function of {one.name!r}", error)) from error
     if not isinstance(found, DataFrame):
         raise flow.error(f"the function of {one.name!r} returned {type(found).__name__}: return a DataFrame", one)
     return found

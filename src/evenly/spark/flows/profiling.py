@@ -11,14 +11,16 @@ from pyspark.sql import functions as F
 from evenly.dataflow.graph import Dataflow, Edge
 from evenly.dataflow.reports import WorkerReport
 from evenly.dataflow.stages import IN_WORKER, Stage, stages_of
+from evenly.dataflow.subjects import subject_of
 from evenly.dataflow.tuning import Way
 from evenly.errors import InvalidModel, InvalidParameter
 from evenly.planning.micro_batches.curves import CurvePoint, SlotCurve
 from evenly.planning.micro_batches.fitting import Sizes, profile_curve, slope
-from evenly.planning.micro_batches.models import SparkModels
+from evenly.planning.micro_batches.models import MeasuredEdge, SparkModels
 from evenly.spark.features import Feature, require
 from evenly.spark.flows.ends import read
 from evenly.spark.flows.frames import Frames
+from evenly.spark.python_workers import on_workers
 from evenly.spark.worker_errors import worker_errors
 from evenly.worker.clocking import ROW_SECONDS, clocked
 from evenly.worker.executing import REPORT
@@ -76,7 +78,7 @@ def profile_flow(
     frames = Frames(alone, stages_of(alone), begun)
     curves: dict[str, SlotCurve] = {}
     entered: dict[str, int] = {}
-    edges: dict[Way, float] = {}
+    edges: dict[Way, MeasuredEdge] = {}
     try:
         with worker_errors():
             for stage, rows in frames.one_by_one():
@@ -85,14 +87,15 @@ def profile_flow(
                 for edge in stage.inputs:
                     count = entered[name] if len(stage.inputs) == 1 else frames.rows_of(edge).count()
                     before = entered.get(edge.start) or begun[edge.start].count()
-                    edges[edge.start, edge.end] = count / before if before else 0.0
+                    edges[edge.start, edge.end] = MeasuredEdge(count / before if before else 0.0, edge.where)
                 one = flow.by_name[name]
                 if one.kind in IN_WORKER and one.model_name not in curves:
                     if not entered[name]:
                         raise InvalidModel(
                             f"no row of a sample of {how.sample} reaches {name!r}, so it cannot be measured: take more (--rows)"
                         )
-                    curves[one.model_name] = _Profile(alone, stage, rows, slots, how).curve(told)
+                    curve = _Profile(alone, stage, rows, slots, how).curve(told)
+                    curves[one.model_name] = replace(curve, of=subject_of(flow, one))
     finally:
         frames.release()
         for sample in begun.values():
@@ -163,7 +166,8 @@ class _Profile:
     def _clocked(self) -> list[float]:
         graph = self._frames(1).graph(self._stage, self._again(self._count))
         rows = self._sample.drop("k") if self._names else self._sample
-        told = rows.mapInArrow(clocked(graph, _CLOCKED_S), ROW_SECONDS).collect()
+        clock = on_workers(rows.sparkSession, clocked(graph, _CLOCKED_S))
+        told = rows.mapInArrow(clock, ROW_SECONDS).collect()
         return [row.seconds for row in told]
 
     def _point(self, threads: int, sizes: Sizes) -> CurvePoint:

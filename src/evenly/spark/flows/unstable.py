@@ -54,6 +54,7 @@ def find_peak(
 
     The files are replayed again and again, in one query. At each rate a batch has what arrives in `trigger_s` (or the plan's);
     of five such batches most must take no longer. The first rate is `first_rate`, or what the plan predicts, or the replay's.
+    Ctrl-C ends the search: the peak is then of the rates that were tried so far, and says that it was `interrupted`.
     """
     described, stages = checked_flow(flow)
     source = only_source(described)
@@ -82,6 +83,7 @@ def find_peak(
     streaming.steering.set_pace(_pace(search.first, interval_s))
     query = streaming.start()
     trials: list[Trial] = []
+    interrupted = False
     try:
         while (rate := search.rate) is not None:
             streaming.steering.set_pace(_pace(rate, interval_s))
@@ -89,9 +91,11 @@ def find_peak(
             trials.append(Trial(rate, verdict(batches, plan, trigger_s=interval_s, warm_up=0)))
             search.tell(held=bool(trials[-1].verdict.held))
             tell(trials[-1])
+    except KeyboardInterrupt:
+        interrupted = True
     finally:
         stop_between_batches(query)
-    return Peak(search.peak, search.breaks_at, tuple(trials))
+    return Peak(search.peak, search.breaks_at, tuple(trials), interrupted)
 
 
 def _pace(rate: float, interval_s: float) -> Pace:
