@@ -96,6 +96,61 @@ def join(work: Work) -> Rows:
     return listed(work.counting(_joined(work, left, right, [*key_names(work.schedule.shape), "slot"]), "work"))
 
 
+def _several(work: Work) -> DataFrame:
+    """The right side of a join with hot keys: two rows for each key of an even number, and some of keys without rows."""
+    copies = F.explode(F.array(F.lit(0), F.lit(1)))
+    return _others(work).withColumn("copy", copies).select("*", (F.col("other") * 2 + F.col("copy")).alias("both")).drop("copy")
+
+
+_ONLY_LEFT = ("semi", "anti")
+
+
+def _of_join(work: Work, joined: DataFrame) -> DataFrame:
+    return joined.select("row") if work.schedule.options.how in _ONLY_LEFT else joined.select("row", "both")
+
+
+def hot_pairs(work: Work) -> Rows:
+    joined = work.plain().join(_several(work), list(key_names(work.schedule.shape)), work.schedule.options.how)
+    return listed(_of_join(work, joined))
+
+
+def hot_join(work: Work) -> Rows:
+    """Never broadcast, or there would be nothing to place."""
+    how, spark = work.schedule.options.how, work.spark
+    spread_on = {"right": ["both"], "full": None}.get(how, ["row"]) if work.schedule.options.spread_on_row else None
+    before = spark.conf.get("spark.sql.autoBroadcastJoinThreshold")
+    spark.conf.set("spark.sql.autoBroadcastJoinThreshold", "-1")
+    try:
+        joined = evenly.join_by_key(
+            work.rows(),
+            _several(work),
+            on=work.key,
+            how=how,
+            instances=work.instances,
+            split="left" if how == "inner" else None,
+            spread_on=spread_on,
+        )
+        return listed(work.counting(_of_join(work, joined), "work"))
+    finally:
+        spark.conf.set("spark.sql.autoBroadcastJoinThreshold", before)
+
+
+def written_rows(work: Work) -> Rows:
+    return listed(work.plain().select("row", "g", "v"))
+
+
+def write(work: Work) -> Rows:
+    """Into a folder for each key, read back. A driver that is started anew writes over what was there."""
+    rows, path = work.rows(), str(work.folder / "written")
+    mapping = evenly.learn_mapping(work.plain(), key=work.key, instances=work.instances)
+    spread_on = ["row"] if work.schedule.options.spread_on_row else None
+    writer = evenly.write_by_key(
+        rows, key=work.key, instances=work.instances, rows_per_file=40, mapping=mapping, spread_on=spread_on
+    )
+    writer.mode("overwrite").parquet(path)
+    return listed(work.spark.read.schema("row long, g int, v long").parquet(path).select("row", "g", "v"))
+
+
 def matches(work: Work) -> Rows:
     with_other = {row[-1] for row in listed(work.plain().where("g % 2 = 0").select("g").distinct())}
     found = work.plain().groupBy(*work.cols).agg(F.max("g").alias("g"), F.min("row").alias("first"), F.count("*").alias("n"))

@@ -22,6 +22,8 @@ OPERATIONS = {
     "group_native": Operation(keyed.group_native, keyed.groups, keyed.only_groups),
     "window": Operation(keyed.window, keyed.ranks),
     "join": Operation(keyed.join, keyed.pairs),
+    "hot_join": Operation(keyed.hot_join, keyed.hot_pairs),
+    "write": Operation(keyed.write, keyed.written_rows),
     "cogroup": Operation(keyed.cogroup, keyed.matches),
     "place": Operation(keyed.place, keyed.groups, keyed.only_groups),
     "saved_mapping": Operation(keyed.saved_mapping, keyed.groups, keyed.only_groups),

@@ -13,6 +13,8 @@ BATCH = (
     "group_native",
     "window",
     "join",
+    "hot_join",
+    "write",
     "cogroup",
     "place",
     "saved_mapping",
@@ -96,6 +98,7 @@ class Options:
     controller: bool = False
     look: bool = False
     other_type: bool = False
+    how: str = "inner"
 
 
 @dataclass(frozen=True)
@@ -184,6 +187,7 @@ def draw(seed: int) -> Schedule:
         controller=chance.random() < 0.4,
         look=chance.random() < 0.4,
         other_type=chance.random() < 0.2,
+        how=chance.choice(("inner", "left", "right", "full", "semi", "anti")),
     )
     if operation == "stream_move":
         options = replace(options, change_at=chance.choice((1, 1, 2)))
@@ -204,6 +208,8 @@ def draw(seed: int) -> Schedule:
 
 _TAKES = {
     "join": ("left",),
+    "hot_join": ("how", "spread_on_row"),
+    "write": ("spread_on_row",),
     "split": ("spread_on_row",),
     "aggregate": ("spread_on_row",),
     "apply_pandas": ("with_key",),
@@ -239,6 +245,8 @@ def _shape(chance: random.Random, operation: str, *, streaming: bool) -> Shape:
     key, name = chance.choice(kinds), chance.choice(names)
     if operation in _OWN_PYTHON and name in {"a.b", "k`t"}:
         name = "user id"
+    if operation == "write" and key in {"struct", "binary"}:
+        key = "string"  # no folder has such a name
     if operation in {"cost", "stream_cost"} and name == "__evenly_key":
         name = "user id"  # apply_by_cost refuses such names with a word
     return Shape(
@@ -269,8 +277,8 @@ def _fault(chance: random.Random, kind: str, operation: str, calls: dict[str, in
     cores = chance.choice((1, 2))
     if kind in BETWEEN_BATCHES:
         return Fault(kind, "batch", chance.randint(1, FILES - 1), cores)
-    # What a driver only reads has no work of its own.
-    where = "input" if operation == "diagnose" else chance.choice(("input", "work", "work"))
+    # What a driver only reads, or Spark writes, has no work of its own.
+    where = "input" if operation in {"diagnose", "write"} else chance.choice(("input", "work", "work"))
     return Fault(kind, where, chance.randint(1, calls[where]), cores)
 
 
