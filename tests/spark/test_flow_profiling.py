@@ -12,7 +12,7 @@ import documented_json
 import evenly
 from command import told
 from evenly.errors import InvalidDataflow, InvalidModel
-from evenly.planning.micro_batches import EngineCosts, plan_on_spark
+from evenly.planning.micro_batches import EngineCosts, MeasuredEdge, plan_on_spark
 from evenly.planning.model_files import read_models, read_spark_models
 from evenly.spark.flows.profiling import ProfileOptions, profile_flow
 from evenly.spark.flows.timing import SCHEMA, batch_seconds, prepare, scratch
@@ -43,7 +43,9 @@ def test_operators_are_measured_with_rows_that_reach_them_and_the_plan_uses_that
     two = replace(LITTLE, most_threads=2)
     found = profile_flow(spark, flow.dataflow(), options=two, told=lambda name, point: points.append((name, point.threads)))
     assert points == [("twice", 1), ("twice", 2)]
-    assert found.edges == {"measured": {("rows", "twice"): 0.5, ("twice", "same"): 2.0, ("same", "kept"): 1.0}}
+    some, twice_as_many, all_of_them = MeasuredEdge(0.5, "`a.b` % 2 = 0"), MeasuredEdge(2.0, ""), MeasuredEdge(1.0, "")
+    ways = {("rows", "twice"): some, ("twice", "same"): twice_as_many, ("same", "kept"): all_of_them}
+    assert found.edges == {"measured": ways}
     curve = found.curves["twice"]
     assert (curve.name, curve.slots, [point.threads for point in curve.points]) == ("twice", 2, [1, 2])
     assert curve.points[0].cpu_row_s > 0.0
@@ -122,4 +124,4 @@ edges:
     assert list(read_models(out)) == ["source"]
     found = read_spark_models(out)
     assert (found.engine.batch_s, found.curves["same"].points[0].rows_per_s) == (0.25, pytest.approx(point["rate"], rel=1e-5))
-    assert found.edges["told"]["rows", "same"] == 1.0
+    assert found.edges["told"]["rows", "same"] == MeasuredEdge(1.0, "")
