@@ -191,7 +191,10 @@ class Frames:
         )
 
     def _learns(self, edge: Edge) -> bool:
-        return edge.grouping == "key" and (self.mappings is None or self.mappings.is_due(edge))
+        if edge.grouping != "key" or self.mappings is None:
+            return edge.grouping == "key"
+        usual = default_instances(next(iter(self.begun.values())).sparkSession)
+        return self.mappings.is_due(edge, self.tuning.instances_of(edge, usual))
 
     def _once(self, rows: DataFrame) -> DataFrame:
         """Rows that are read several times and computed once. What somebody else has persisted stays his."""
