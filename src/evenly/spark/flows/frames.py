@@ -150,7 +150,7 @@ class Frames:
                 with_id(rows, checked_key(list(edge.columns)))
         except (AnalysisException, EvenlyError) as error:
             what = f"the edge {edge.start} -> {edge.end}"
-            raise self.flow.error(f"{what} cannot be taken: {next(iter(str(error).splitlines()))}", edge) from error
+            raise self.flow.error(f"{what} cannot be taken: {next(iter(str(error).strip().splitlines()))}", edge) from error
         return rows
 
     def _placed(self, edge: Edge, rows: DataFrame) -> DataFrame:
@@ -296,7 +296,10 @@ def called_frame(flow: Dataflow, one: Operator, given: DataFrame | SparkSession)
     except Exception as error:
         raise (own_error(error) or failed_function(f"the function of {one.name!r}", error)) from error
     if not isinstance(found, DataFrame):
-        raise flow.error(f"the function of {one.name!r} returned {type(found).__name__}: return a DataFrame", one)
+        got = f"{type(found).__module__.partition('.')[0]}.{type(found).__name__}"
+        raise flow.error(
+            f"the function of {one.name!r} returned {got.removeprefix('builtins.')}: return a DataFrame of Spark", one
+        )
     return found
 
 
