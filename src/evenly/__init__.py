@@ -151,7 +151,9 @@ if not TYPE_CHECKING:  # for a type checker a misspelt name is an error
                 raise MissingDependency(f"evenly.{name} needs PySpark: pip install 'evenly[spark]'")
             return getattr(import_module(_ON_SPARK[name]), name)
         near = get_close_matches(name, __all__, n=1)
-        raise AttributeError(f"module 'evenly' has no attribute {name!r}" + (f": did you mean {near[0]!r}?" if near else ""))
+        # With a name Python adds no proposal of its own.
+        meant = f": did you mean {near[0]!r}?" if near else ""
+        raise AttributeError(f"module 'evenly' has no attribute {name!r}{meant}", name=name)
 
 
 def __dir__() -> list[str]:

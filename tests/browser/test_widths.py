@@ -27,6 +27,7 @@ from flow_batches import PLAN, batch, measured
 
 pytestmark = needs_chromium
 WIDTHS = (390, 1280)
+LEAST_PX = 11.0
 LONG = "a_column_name_of_a_table_that_somebody_has_given_without_thinking_of_telephones"
 
 
@@ -81,18 +82,24 @@ def pages(tmp_path, monkeypatch):
     return made_pages
 
 
-def test_nothing_is_wider_than_the_window(tmp_path, pages):
+def test_nothing_is_wider_than_the_window_and_letters_of_pictures_can_be_read(tmp_path, pages):
     frames = "".join(
         f'<iframe title="{name}" style="width:{width}px;height:900px;border:0" srcdoc="{html.escape(text)}"></iframe>'
         for name, text in pages.items()
         for width in WIDTHS
     )
-    script = """onload = () => { document.body.dataset.found = JSON.stringify([...document.querySelectorAll("iframe")].map(
-        one => [one.title, one.clientWidth, one.contentDocument.documentElement.scrollWidth])) }"""
+    script = """
+    const scale = at => Math.hypot(at.a, at.b)  // of text that is turned, too
+    const letters = one => Math.min(...[...one.contentDocument.querySelectorAll("svg text")].map(
+        text => parseFloat(one.contentWindow.getComputedStyle(text).fontSize) * scale(text.getScreenCTM())), 99)
+    onload = () => { document.body.dataset.found = JSON.stringify([...document.querySelectorAll("iframe")].map(
+        one => [one.title, one.clientWidth, one.contentDocument.documentElement.scrollWidth, letters(one)])) }"""
     together = tmp_path / "together.html"
     together.write_text(f"<!doctype html><body>{frames}<script>{script}</script></body>")
     shown = chromium(tmp_path, together, "--dump-dom")
     found = json.loads(html.unescape(re.search(r'data-found="([^"]*)"', shown)[1]))
     assert len(found) == len(WIDTHS) * len(pages)
-    assert {width for _, width, _ in found} == set(WIDTHS)
+    assert {width for _, width, *_ in found} == set(WIDTHS)
     assert [one for one in found if one[2] > one[1]] == []
+    assert [one for one in found if one[3] < LEAST_PX] == []
+    assert sum(one[3] < 99 for one in found) >= 2 * 8  # pages with pictures

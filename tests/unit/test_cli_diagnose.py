@@ -34,7 +34,7 @@ def test_a_log_is_told_to_people_with_stage_cause_and_call(run, log, tmp_path):
     assert 'df.transform(evenly.by_key, key=["user", "day"], instances=4).groupBy("user", "day", "slot")' in shown
     assert "the application would save at most 1.5 s of 11.0 s: what runs at the same time counts once" in shown
     text = page.read_text()
-    assert text.count("<svg") == 1
+    assert text.count('<div class="picture">') == 1
     assert "evenly.by_key" in text
     assert not re.search(r'<script|(?:src|href)="http', text)
 

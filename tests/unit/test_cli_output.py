@@ -8,6 +8,7 @@ import sys
 from dataclasses import replace
 
 import pytest
+from rich.text import Text
 
 import event_logs as made
 from command import run, told
@@ -94,6 +95,22 @@ def test_no_terminal_is_too_narrow_for_a_number(capsys):
     assert all(printed.count(text) == 2 for text in lines[0][1:])
     assert all(text in printed for text in headings)
     assert "".join(line[:18].strip() for line in printed.splitlines()[3:6]).startswith("12 mapPartitions")
+
+
+@pytest.mark.usefixtures("narrow")
+def test_columns_that_do_not_fit_follow_below_with_their_names(capsys):
+    headings = ("S_L", *(f"{at} ms away, 105 %" for at in range(8)))
+    lines = [("posg-cp (the one of all verdicts)", *(f"{at}.25" for at in range(8))), ("evenly", *"abcdefgh")]
+    output.print_in_parts(headings, lines)
+    printed = capsys.readouterr().out
+    assert max(map(len, printed.splitlines())) <= output.results.width
+    assert all(printed.count(text) == 1 for text in (*headings[1:], *lines[0][1:]))
+    assert printed.count("evenly") == printed.count("S_L") > 1
+    output.print_pairs([[Text("not reproduced"), Text("word " * 40 + "\nwhy: because")]])
+    printed = capsys.readouterr().out
+    assert max(map(len, printed.splitlines())) <= output.results.width
+    assert printed.count("word") == 40
+    assert f"\n{' ' * 16}why: because" in printed
 
 
 @pytest.mark.usefixtures("narrow")

@@ -6,6 +6,7 @@ import pytest
 
 from evenly.dataflow import Dataflow, Edge, Operator
 from evenly.dataflow.files import find_dataflow, parse_dataflow, read_dataflow, shipped_dataflow, shipped_names
+from evenly.dataflow.tuning import Tuning
 from evenly.errors import InvalidDataflow
 
 SOURCE, SINK = Operator("source", kind="source"), Operator("sink", kind="sink")
@@ -157,3 +158,9 @@ def test_the_papers_dataflows_ship_with_their_source():
     assert shipped_dataflow("grid").rates(100.0)["blob-3"] == 300.0
     with pytest.raises(InvalidDataflow, match="no dataflow 'ring' ships"):
         shipped_dataflow("ring")
+
+
+def test_what_is_tuned_does_not_say_how_often_a_row_is_there():
+    tuned = Tuning(instances={("a", "b"): 7})
+    assert tuned.instances_of(Edge("a", "b", grouping="shuffle", instances=2), 4) == 7
+    assert tuned.instances_of(Edge("a", "b", grouping="duplicate", instances=2), 4) == 2

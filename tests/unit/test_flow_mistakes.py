@@ -8,7 +8,9 @@ from evenly.dataflow.builder import Flow
 from evenly.dataflow.ends import check_ends
 from evenly.dataflow.files import dataflow_yaml, parse_dataflow
 from evenly.dataflow.functions import check_functions
+from evenly.dataflow.graph import Operator
 from evenly.dataflow.stages import only_source, stages_of
+from evenly.dataflow.unread import why_unread
 from evenly.errors import InvalidDataflow
 
 HERE = __name__
@@ -165,6 +167,7 @@ KAFKA = "format: kafka, options: {kafka.bootstrap.servers: 'h:1', subscribe: t}"
         (READ, f"{READ}\n  more: {{kind: source, format: rate}}", 4, "nothing leaves 'more'"),
         # sinks
         (SINK, sink("path: out"), 7, "the sink 'sink' needs a `format`, such as parquet, or else a `function`"),
+        (SINK, sink('format: parquet, path: "out/*"'), 7, "has the path out/*, a pattern: give the path of one folder"),
         (SINK, sink("format: csv"), 7, "the sink 'sink' is of csv: give it a `path`"),
         (SINK, sink("format: tcp, options: {host: h}"), 7, "give it the option 'port'"),
         (SINK, sink("format: tcp, options: {host: h, port: often}"), 7, "'port' of the sink 'sink' must be a number"),
@@ -267,3 +270,44 @@ def test_edges_by_key_to_one_operator_are_grouped_alike():
     for other in (lambda read: read, lambda read: read.by_key("j", instances=2), lambda read: read.by_key("k", instances=3)):
         with pytest.raises(InvalidDataflow, match=r"b -> one is grouped otherwise than a -> one: rows of a key meet only if"):
             stages(other)
+
+
+@pytest.mark.parametrize(
+    ("said", "path", "told"),
+    [
+        ("[PATH_NOT_FOUND] Path does not exist: file:/in. SQLSTATE: 42K03", "in", "there is nothing at in: correct its `path`"),
+        ("[PATH_NOT_FOUND] Path does not exist: file:/in*", "in*", "nothing matches the pattern in*: correct its `path`"),
+        (
+            "[UNABLE_TO_INFER_SCHEMA] Unable to infer schema for Parquet.",
+            "in",
+            "give the source a `schema`, or write the first",
+        ),
+        ("[TABLE_OR_VIEW_NOT_FOUND] The table", "in", "this session has no table or view in"),
+        (
+            "An error occurred while calling o1.load.\n: org.x.Y: [DATA_SOURCE_NOT_FOUND] Failed\n\tat z",
+            "in",
+            "no format 'parquet'",
+        ),
+        (
+            "\n: o.S: [FAILED_READ_FILE.CANNOT_READ_FILE_FOOTER] Error\n\tat z",
+            "in",
+            "a file at in is not of the format parquet",
+        ),
+        ("rate is not a valid Spark SQL Data Source.", "", "can be read as a stream only: give a checkpoint"),
+        ("An error occurred while calling o1.load.\n: java.io.IOException: no [room]\n\tat a.B", "in", "no [room]"),
+        ("", "in", "without a word"),
+    ],
+)
+def test_what_spark_says_of_a_source_becomes_one_sentence_with_a_remedy(said, path, told):
+    found = why_unread(Operator("s", kind="source", format="parquet", path=path), said)
+    assert told in found
+    assert "\n" not in found
+
+
+def test_conditions_that_end_with_a_comment_are_joined():
+    flow = Flow("f")
+    read = flow.source("s", format="rate")
+    read.where("value > 1 -- large").where("value < 9").sink("k", format="console")
+    (edge,) = flow.dataflow().edges
+    assert edge.where == "(value > 1 -- large\n) and (value < 9)"
+    assert parse_dataflow(dataflow_yaml(flow.dataflow())).edges == (edge,)

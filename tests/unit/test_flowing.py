@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 import time
 from collections import Counter
@@ -144,6 +145,8 @@ def test_a_row_that_fails_is_told_with_its_operator(threads):
 
     with pytest.raises(FunctionFailed, match=r"the operator 'op1' raised ValueError: three; on \{\"v\": 3"):
         ran(chain(lambda row: row, fails, threads=threads), list(range(10)))
+    with pytest.raises(FunctionFailed, match=r"the operator 'op0' raised SystemExit: 3; on \{\"v\": 0"):
+        ran(chain(lambda _: sys.exit(3), threads=threads), [0])
     with pytest.raises(InvalidResult, match=r"the operator 'op0' returned 'text'.*on \{\"v\": 0"):
         ran(chain(lambda _: "text", threads=threads), [0])
 

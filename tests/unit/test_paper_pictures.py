@@ -9,7 +9,7 @@ import pytest
 
 from evenly.lab.papers.posg.published import gains_panel
 from evenly.lab.papers.verdicts import Basis, not_rerun, number
-from evenly.report.figures import Bars, Curve, Curves, PaperFigure, draw_svg
+from evenly.report.figures import Bars, Curve, Curves, PaperFigure, draw_svgs
 from evenly.report.numbers import plain
 from evenly.report.page import shown
 from evenly.report.paper_page import Paper, paper_page
@@ -33,13 +33,13 @@ def test_published_points_have_marks_and_legends_of_their_own():
     with_levels = Curves(
         "t", "x", "y", [measured, stated], levels={"published: 8 at best": 8.0}, marks={"published: here": 2.5}
     )
-    said = texts(draw_svg([with_levels]))
+    said = texts(draw_svgs([with_levels])[0])
     assert {"a", "a, published", "published: 8 at best", "published: here"} <= set(said)
     assert "y" in said
-    without = draw_svg([Curves("t", "x", "y", [measured])])
+    without = draw_svgs([Curves("t", "x", "y", [measured])])[0]
     assert not any("published" in text for text in texts(without))
     bars = Bars("t", "x", 1.0, {"a": np.array([1.0, 2.0])}, levels={"published: most": 3.0})
-    assert "published: most" in texts(draw_svg([bars]))
+    assert "published: most" in texts(draw_svgs([bars])[0])
 
 
 def test_the_stated_gains_of_shuffle_grouping_are_drawn():
@@ -51,8 +51,8 @@ def test_the_stated_gains_of_shuffle_grouping_are_drawn():
 
 def test_lines_that_hide_each_other_are_drawn_so_that_both_are_seen():
     x = (1, 2, 3, 4)
-    apart = draw_svg([Curves("t", "x", "y", [Curve("a", x, (1, 2, 3, 4)), Curve("b", x, (4, 3, 2, 1))])])
-    same = draw_svg([Curves("t", "x", "y", [Curve("a", x, (1, 2, 3, 4)), Curve("b", x, (1, 2, 3, 4))])])
+    apart = draw_svgs([Curves("t", "x", "y", [Curve("a", x, (1, 2, 3, 4)), Curve("b", x, (4, 3, 2, 1))])])[0]
+    same = draw_svgs([Curves("t", "x", "y", [Curve("a", x, (1, 2, 3, 4)), Curve("b", x, (1, 2, 3, 4))])])[0]
     assert "stroke-width: 2.9" not in apart
     assert "stroke-width: 2.9" in same
     assert "stroke-dasharray" in same.split("stroke-width: 2.9", 1)[1]
@@ -60,7 +60,7 @@ def test_lines_that_hide_each_other_are_drawn_so_that_both_are_seen():
 
 def test_ticks_and_names_of_places_are_words_and_whole_numbers():
     panel = Curves("t", "x", "y", [Curve("a", (1, 2), (1_000.0, 2_000_000.0))], x_names=["first", "second"])
-    said = texts(draw_svg([panel]))
+    said = texts(draw_svgs([panel])[0])
     assert {"first", "second"} <= set(said)
     assert not any(re.fullmatch(r".*\de[+-]?\d+", text) for text in said)
     assert any(text.endswith(",000") for text in said)

@@ -243,7 +243,7 @@ def test_people_get_a_table_with_reasons(monkeypatch, capsys):
     assert run(monkeypatch, "paper", "posg", "--figure", "4", "--runs", "2") == 0
     printed = capsys.readouterr()
     assert "not reproduced" in printed.out
-    assert "Not reproduced, and why:" in printed.out
+    assert "\n                why: " in printed.out
 
 
 def test_the_page_shows_tables_beside_verdicts(bench):

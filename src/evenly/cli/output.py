@@ -27,6 +27,7 @@ from rich.text import Text
 import evenly
 
 _ENOUGH = 10_000
+_LABEL = 14
 results = Console(highlight=False, markup=False)
 beside = Console(stderr=True, highlight=False, markup=False)
 """Text is printed as it is: names, paths and messages may have square brackets, which `rich` would take for its markup."""
@@ -87,6 +88,36 @@ def print_table(
     results.print(table, crop=False)
 
 
+def print_in_parts(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> None:
+    """A table of which the terminal may be too narrow: columns that do not fit follow below, with the first one again."""
+    label = max(cell_len(part) for line in (headings, *lines) for part in line[0].split("\n"))
+    fitting: list[int] = []
+    taken = label = min(label, max(results.width // 2, _LABEL))
+    for place in range(1, len(headings)):
+        wide = 2 + max(cell_len(part) for line in (headings, *lines) for part in line[place].split("\n"))
+        if fitting and taken + wide + 2 > results.width:
+            _print_part(headings, lines, fitting, label)
+            fitting, taken = [], label
+        fitting.append(place)
+        taken += wide
+    _print_part(headings, lines, fitting, label)
+
+
+def _print_part(headings: Sequence[str], lines: Sequence[Sequence[str]], places: Sequence[int], label: int) -> None:
+    part = [[line[0], *(line[place] for place in places)] for line in (headings, *lines)]
+    print_table(part[0], part[1:], folded=0, folded_at_least=label)
+
+
+def print_pairs(lines: Sequence[Sequence[Text]]) -> None:
+    """What is short on the left, and beside it what may take several lines."""
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True, min_width=_LABEL)
+    table.add_column(overflow="fold")
+    for line in lines:
+        table.add_row(*line)
+    results.print(table)
+
+
 def _width(table: Table) -> int:
     """How wide a table is that has all the room it wants."""
     return Measurement.get(results, results.options.update(max_width=_ENOUGH), table).maximum
@@ -113,4 +144,6 @@ def bytes_progress() -> Progress:
 
 def _progress(width: int, *columns: ProgressColumn) -> Progress:
     described = TextColumn(f"{{task.description:<{width}}}", markup=False)
-    return Progress(SpinnerColumn(), described, BarColumn(), *columns, console=beside, transient=True)
+    # Where nobody watches nothing moves, and a bar would leave an empty line behind.
+    shown = beside.is_terminal
+    return Progress(SpinnerColumn(), described, BarColumn(), *columns, console=beside, transient=True, disable=not shown)

@@ -10,8 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from evenly.cli.options import Json, make_folder, names_in
-from evenly.cli.output import note, print_json, print_table, results, say
-from evenly.cli.paper_rerun import checked_runs, measured, verdict_rows
+from evenly.cli.output import note, print_json, print_table, say
+from evenly.cli.paper_rerun import checked_runs, measured, print_verdicts
 from evenly.errors import InvalidParameter
 from evenly.files import write_whole
 from evenly.lab.papers.dkg.bench import Bench as DkgBench
@@ -107,7 +107,7 @@ def all_papers(
 def _print(papers: list[PaperVerdicts]) -> None:
     for paper in papers:
         say("")
-        results.print(verdict_rows(paper.title, paper.figures))
+        print_verdicts(paper.title, paper.figures, reasons=False)
     headings, *lines = tally_lines(papers)
-    say("Statements, how many are independent of what was put in, and what became of these:")
+    say("\nStatements, how many are independent of what was put in, and what became of these:")
     print_table(headings, lines)

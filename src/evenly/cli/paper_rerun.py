@@ -8,11 +8,10 @@ from time import perf_counter
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from evenly.cli.options import make_folder
-from evenly.cli.output import note, print_json, results, runs_progress, say
+from evenly.cli.output import note, print_in_parts, print_json, print_pairs, runs_progress, say
 from evenly.errors import InvalidParameter
 from evenly.files import write_whole
 from evenly.lab.papers.publication import B, Publication
@@ -83,47 +82,35 @@ def _print_table(one: PaperFigure) -> None:
     """What more a figure has to say."""
     if one.table:
         headings, *rows = one.table
-        table = Table(*headings, title=one.heading, title_justify="left")
-        for row in rows:
-            table.add_row(*row)
-        results.print(table)
+        say(f"\n{one.heading}")
+        print_in_parts(headings, rows)
 
 
-def verdict_rows(title: str, figures: Sequence[PaperFigure]) -> Table:
-    """Every statement beside what was measured; those that are not independent say what they rest on."""
-    table = Table(title=title, title_justify="left")
-    table.add_column("")
-    for heading in ("series", "published", "measured"):
-        table.add_column(heading, overflow="fold", ratio=1 if heading == "series" else 2)
-    table.add_column("verdict", no_wrap=True)
+def print_verdicts(title: str, figures: Sequence[PaperFigure], *, reasons: bool) -> None:
+    """Every statement with what was measured; those that are not independent say what they rest on."""
+    say((title, "bold"))
     for one in figures:
-        if one.skipped:
-            table.add_row(one.label, "", "", one.skipped, "not run")
-        for place, verdict in enumerate(one.verdicts):
-            said = Text(str(verdict["verdict"]), _STYLES[str(verdict["verdict"])])
+        if one.skipped or one.verdicts:
+            say(f"\n{one.label}")
+        lines = [[Text("not run"), Text(one.skipped)]] if one.skipped else []
+        for verdict in one.verdicts:
+            found = str(verdict["verdict"])
+            said = Text(found, _STYLES[found])
             if verdict["basis"] != Basis.INDEPENDENT:
                 said.append(f"\n({verdict['basis']})", "dim")
-            _, series, published, found, *_ = verdict_line("", verdict)
-            table.add_row(one.label if place == 0 else "", series, published, found, said)
-        table.add_section()
-    return table
+            _, series, published, measured_, *_ = verdict_line("", verdict)
+            why = f"\nwhy: {verdict['why']}" if reasons and found != REPRODUCED else ""
+            lines.append([said, Text(f"{series}: {published}\nmeasured: {measured_}{why}")])
+        print_pairs(lines)
 
 
 def _print(figures: list[PaperFigure], about: Paper, written: list[Path]) -> None:
-    results.print(verdict_rows(f"{about.title}: {about.runs:,} runs in {about.seconds:.0f} s", figures))
+    print_verdicts(f"{about.title}: {about.runs:,} runs in {about.seconds:.0f} s", figures, reasons=True)
     for one in figures:
         _print_table(one)
-    reasons = [
-        f"{one.label}, {verdict['series']}: {verdict['published']}: {verdict['verdict']}: {verdict['why']}"
-        for one in figures
-        for verdict in one.verdicts
-        if verdict["verdict"] != REPRODUCED
-    ]
-    if reasons:
-        say("Not reproduced, and why:")
-    for reason in reasons:
-        say(f"  {reason}")
+    say("")
     tally = Tally.of(verdict for one in figures for verdict in one.verdicts)
     say(f"{tally.reproduced} of {tally.independent} independent statements reproduced ({tally.stated} stated)")
     if written:
-        note(f"Page: {written[0]}, and {len(written) - 1} pictures beside it")
+        pictures = len(written) - 1
+        note(f"Page: {written[0]}" + f", and {pictures} picture{'s' * (pictures != 1)} beside it" * (pictures > 0))

@@ -19,7 +19,7 @@ from evenly.planning.models import PerformanceModel, merge_runs
 from evenly.planning.profiling.search import SearchOptions, SlotTrial, model_of
 from evenly.planning.profiling.search import profile_threads as search
 from evenly.planning.profiling.trial_log import TrialLog
-from evenly.report.figures import Curve, Curves, draw_svg
+from evenly.report.figures import Curve, Curves, draw_svgs
 
 MOST_REPEATS = 50
 _TRIAL_S = 5.0
@@ -124,7 +124,7 @@ def profile(
     for turn in range(repeat):
         _log_path(out, label, turn).unlink(missing_ok=True)
     if picture is not None:
-        write_whole(picture, draw_svg([_panel(model)], columns=1))
+        write_whole(picture, draw_svgs([_panel(model)], columns=1)[0])
     if json:
         parameters = {"operator": operator, "name": label, "seconds": seconds, "precision": precision, "repeat": repeat}
         print_json("profile", parameters, _rows(model))

@@ -169,7 +169,11 @@ def _told(value: object) -> str:
 
 
 def _both(one: str, other: str) -> str:
-    return f"({one}) and ({other})" if one else other
+    return f"({_ended(one)}) and ({_ended(other)})" if one else other
+
+
+def _ended(condition: str) -> str:
+    return f"{condition}\n" if "--" in condition else condition  # it may end with a comment
 
 
 def _named(function: Function) -> str:

@@ -102,6 +102,8 @@ def read_described(path: str | os.PathLike[str], complaint: type[EvenlyError]) -
     """The content of a YAML file; every error is a `complaint`."""
     try:
         text = Path(path).read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise complaint(f"{path} is not a file: give the path of a YAML file") from error
     except (OSError, UnicodeDecodeError) as error:
         raise complaint(f"{path} cannot be read as a text file: {error}") from error
     return described(text, str(path), complaint)

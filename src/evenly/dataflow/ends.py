@@ -82,6 +82,8 @@ def _check(flow: Dataflow, one: Operator) -> None:
         raise flow.error(f"{what} is of {one.format}: give it a `path`", one)
     if one.kind == "source":
         _check_source(flow, one, what)
+    elif one.format in FILES and any(mark in one.path for mark in "*?"):
+        raise flow.error(f"{what} has the path {one.path}, a pattern: give the path of one folder", one)
     _check_options(flow, one, what)
 
 

@@ -28,7 +28,9 @@ class Tuning:
         return one.threads or self.threads.get(one.name, 1)
 
     def instances_of(self, edge: Edge, usual: int) -> int:
-        """Tasks on which the rows of an edge go, `usual` where nobody says."""
+        """Tasks on which the rows of an edge go, `usual` where nobody says. To `duplicate` rows they say how many there are."""
+        if edge.grouping == "duplicate":
+            return edge.instances or usual
         return self.instances.get((edge.start, edge.end)) or edge.instances or usual
 
     def with_threads(self, name: str, threads: int) -> Tuning:

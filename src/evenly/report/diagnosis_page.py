@@ -34,7 +34,7 @@ class Section:
     title: str
     verdict: str
     good: bool
-    picture: str
+    picture: Markup
     why: str
     remedy: str
     call: str | None = None
@@ -149,7 +149,7 @@ def _page(
     tables: Sequence[Sequence[Sequence[str]]],
     remark: str = "",
 ) -> str:
-    pictures = [Markup(section.picture) for section in sections]  # noqa: S704 - drawn by matplotlib, which escapes text
+    pictures = [section.picture for section in sections]
     return rendered(
         "diagnosis",
         title=title,

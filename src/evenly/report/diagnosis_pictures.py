@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from evenly.diagnosis.stages import PastStage, tallest
 from evenly.kernels.types import F64, I64
-from evenly.report.pictures import EVEN, INK, STYLE, UNEVEN
+from evenly.report.page import picture
+from evenly.report.pictures import EVEN, INK, SMALLEST, STYLE, UNEVEN
 
 MOST_BARS = 160
 ABOVE = 1.1
@@ -30,22 +32,25 @@ class Loads:
     values: F64 | I64
 
 
-def stage_bars(stage: PastStage) -> str:
-    """The run time and, where they were counted, the rows of every task of a stage, as SVG."""
+def stage_bars(stage: PastStage) -> Markup:
+    """The run time and, where they were counted, the rows of every task of a stage."""
     panels = [Loads(f"Time: λ = {stage.time_imbalance_pct:.0f} %", "seconds", "task", stage.tasks.run_ms / 1000.0)]
     if stage.tasks.rows.any():
         panels.append(Loads(f"Rows: λ = {stage.rows_imbalance_pct:.0f} %", "rows", "task", stage.tasks.rows))
     return bars(panels)
 
 
-def bars(panels: Sequence[Loads], *, same_scale: bool = False) -> str:
-    """Panels side by side, as SVG text that a page can hold. Of very many bars the largest are drawn first, thinned out."""
+def bars(panels: Sequence[Loads], *, same_scale: bool = False) -> Markup:
+    """Panels side by side, for a page. Of very many bars the largest are drawn first, thinned out."""
+    tops = [max(float(np.max(panel.values)) * 1.08, 1e-9) for panel in panels]
+    drawn = [_drawn(panel, max(tops) if same_scale else top) for panel, top in zip(panels, tops, strict=True)]
+    return picture(drawn, smallest=SMALLEST)
+
+
+def _drawn(panel: Loads, top: float) -> str:
     with rc_context(STYLE):
-        figure = Figure(figsize=(9.0, 2.9), layout="constrained")
-        places = figure.subplots(1, len(panels), sharey=same_scale, squeeze=False)[0]
-        tops = [max(float(np.max(panel.values)) * 1.08, 1e-9) for panel in panels]
-        for place, panel, top in zip(places, panels, tops, strict=True):
-            _draw(place, panel, max(tops) if same_scale else top)
+        figure = Figure(figsize=(4.2, 2.9), layout="constrained")
+        _draw(figure.subplots(), panel, top)
         buffer = io.StringIO()
         figure.savefig(buffer, format="svg", metadata={"Date": None})
     drawn = buffer.getvalue()

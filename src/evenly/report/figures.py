@@ -36,6 +36,10 @@ COLOURS: Mapping[str, str] = {
 _YARDSTICK = "o-apx"
 """Drawn broad and pale, because good groupings lie on it."""
 _MOST_TICKS = 8
+SMALLEST = 9.2
+"""The smallest letters of a panel on a page, in its own units."""
+_NARROW_INCHES, _WIDE_INCHES, _HIGH_INCHES, _LINE_INCHES = 3.9, 6.2, 2.9, 0.19
+_LETTERS_PER_INCH, _HANDLE_LETTERS = 13.5, 7
 _SAME_PART = 0.012
 """Lines nearer than this part of the axis hide each other."""
 _BESIDE = 0.14
@@ -153,13 +157,32 @@ def draw_png(panels: Sequence[Panel], *, columns: int = 2) -> bytes:
     return buffer.getvalue()
 
 
-def draw_svg(panels: Sequence[Panel], *, columns: int = 2) -> str:
-    """The panels as SVG text that a page can hold."""
-    buffer = io.StringIO()
-    with rc_context(STYLE):
-        _draw(panels, columns).savefig(buffer, format="svg", metadata={"Date": None})
-    drawn = buffer.getvalue()
-    return drawn[drawn.index("<svg") :]
+def draw_svgs(panels: Sequence[Panel], *, columns: int = 2) -> list[str]:
+    """Each panel as SVG text that a page can hold, narrow enough for a telephone, with what its lines mean below it."""
+    colours = _colours([name for panel in panels for name in _names(panel)])
+    found = []
+    for panel in panels:
+        with rc_context(STYLE):
+            wide = _NARROW_INCHES if columns > 1 else _WIDE_INCHES
+            canvas = Canvas(figsize=(wide, _HIGH_INCHES), layout="constrained")
+            place = canvas.subplots()
+            _draw_panel(canvas, place, panel, colours)
+            _legend_below(canvas, place, wide)
+            buffer = io.StringIO()
+            canvas.savefig(buffer, format="svg", metadata={"Date": None})
+        drawn = buffer.getvalue()
+        found.append(drawn[drawn.index("<svg") :])
+    return found
+
+
+def _legend_below(canvas: Canvas, place: Any, wide: float) -> None:
+    handles, labels = place.get_legend_handles_labels()
+    if not labels:
+        return
+    columns = max(1, min(len(labels), int(wide * _LETTERS_PER_INCH // (max(map(len, labels)) + _HANDLE_LETTERS))))
+    rows = -(-len(labels) // columns)
+    canvas.set_size_inches(wide, _HIGH_INCHES + _LINE_INCHES * rows)
+    canvas.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False, fontsize=SMALLEST)
 
 
 def _draw(panels: Sequence[Panel], columns: int) -> Canvas:
@@ -170,17 +193,25 @@ def _draw(panels: Sequence[Panel], columns: int) -> Canvas:
     axes = canvas.subplots(rows, columns, squeeze=False).ravel()
     colours = _colours([name for panel in panels for name in _names(panel)])
     for place, panel in zip(axes, panels, strict=False):
-        place.set_title(panel.title, fontsize=10.5)
-        place.set_xlabel(panel.x_label)
+        _draw_panel(canvas, place, panel, colours)
         if isinstance(panel, Curves):
-            _draw_curves(place, panel, colours)
+            place.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))
         elif isinstance(panel, Bars):
-            _draw_bars(place, panel, colours)
-        else:
-            _draw_heat_map(canvas, place, panel)
+            place.legend(frameon=False, fontsize=8)
     for place in axes[len(panels) :]:
         place.set_visible(False)
     return canvas
+
+
+def _draw_panel(canvas: Canvas, place: Any, panel: Panel, colours: Mapping[str, str]) -> None:
+    place.set_title(panel.title, fontsize=10.5)
+    place.set_xlabel(panel.x_label)
+    if isinstance(panel, Curves):
+        _draw_curves(place, panel, colours)
+    elif isinstance(panel, Bars):
+        _draw_bars(place, panel, colours)
+    else:
+        _draw_heat_map(canvas, place, panel)
 
 
 def _names(panel: Panel) -> list[str]:
@@ -231,7 +262,7 @@ def _draw_curves(place: Any, panel: Curves, colours: Mapping[str, str]) -> None:
 
 
 def _draw_axes(place: Any, panel: Curves) -> None:
-    """What stands beside the curves: published levels and places, ticks, labels and the legend."""
+    """What stands beside the curves: published levels and places, ticks and labels."""
     for number, (label, level) in enumerate(panel.levels.items()):
         place.axhline(level, label=label, color=INK, linewidth=1.3, linestyle=_LEVELS[number % len(_LEVELS)], zorder=1.5)
     for number, (label, at) in enumerate(panel.marks.items()):
@@ -256,7 +287,6 @@ def _draw_axes(place: Any, panel: Curves) -> None:
     place.set_ylabel(panel.y_label)
     place.spines[["top", "right"]].set_visible(False)
     place.grid(visible=True, color="#e6eaee", linewidth=0.7)
-    place.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))
 
 
 def _covered(curves: Sequence[Curve], *, log_y: bool) -> tuple[dict[int, int], dict[int, int]]:
@@ -300,7 +330,6 @@ def _draw_bars(place: Any, panel: Bars, colours: Mapping[str, str]) -> None:
     place.xaxis.set_major_formatter(FuncFormatter(_tick))
     place.set_ylabel("runs")
     place.spines[["top", "right"]].set_visible(False)
-    place.legend(frameon=False, fontsize=8)
 
 
 def _draw_heat_map(canvas: Canvas, place: Any, panel: HeatMap) -> None:

@@ -6,10 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from markupsafe import Markup
-
-from evenly.report.figures import PaperFigure, draw_svg
-from evenly.report.page import rendered
+from evenly.report.figures import SMALLEST, PaperFigure, draw_svgs
+from evenly.report.page import picture, rendered
 
 _INDEPENDENT = "independent"
 BASES: Mapping[str, str] = {
@@ -40,7 +38,7 @@ def paper_page(paper: Paper, figures: Sequence[PaperFigure]) -> str:
     verdicts = [verdict for figure in figures for verdict in figure.verdicts]
     rested = Counter((str(verdict["basis"]), str(verdict["verdict"])) for verdict in verdicts)
     pictures = {
-        figure.figure: Markup(draw_svg(figure.panels, columns=figure.columns))  # noqa: S704 - drawn here, from numbers alone
+        figure.figure: picture(draw_svgs(figure.panels, columns=figure.columns), smallest=SMALLEST)
         for figure in figures
         if figure.panels
     }

@@ -5,22 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from html import escape
 
-from markupsafe import Markup
-
 from evenly.planning.plan import Plan
 from evenly.planning.summary import rows
-from evenly.report.page import rendered
+from evenly.report.page import picture, rendered
 from evenly.report.pictures import INK
 
 _COLOURS = ("#1b7f6b", "#5b7fa6", "#c2571a", "#8a5a9e", "#d9a441", "#7c8f3f", "#b0566b", "#3f8f8a", "#8c6d4f", "#0b4f6c")
 _MOST_MACHINES = 200
-_SLOT_WIDTH, _SLOT_HEIGHT, _GAP, _LABEL = 120, 62, 8, 18
-_COLUMNS = 8
+_SLOT_WIDTH, _SLOT_HEIGHT, _GAP, _LABEL = 132, 64, 8, 20
+_COLUMNS = 6
+_LETTERS = 12
 
 
 def plan_page(best: Plan, plans: Sequence[Plan], settings: Mapping[str, str]) -> str:
     """One self-contained page: no script, nothing loaded from elsewhere."""
-    drawing = Markup(machines_svg(best))  # noqa: S704 - drawn here, and names are escaped
+    drawing = picture([machines_svg(best)], smallest=_LETTERS)
     compared = [rows(one)[-1] for one in plans] if len(plans) > 1 else []
     return rendered("plan", rows=rows(best), compared=compared, settings=settings, drawing=drawing)
 
@@ -43,7 +42,7 @@ def machines_svg(plan: Plan) -> str:
     title = f"{cluster.named()}: {plan.placement.slots} slots"
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" '
-        f'font-family="sans-serif" font-size="10" fill="{INK}"><title>{escape(title)}</title>{"".join(parts)}</svg>'
+        f'font-family="sans-serif" font-size="{_LETTERS}" fill="{INK}"><title>{escape(title)}</title>{"".join(parts)}</svg>'
     )
 
 
@@ -54,7 +53,7 @@ def _machine(plan: Plan, place: int, x: int, y: int, wide: int, colour: Mapping[
     high = _SLOT_HEIGHT + _LABEL + 2 * _GAP
     parts = [
         f'<rect x="{x}" y="{y}" width="{wide}" height="{high}" rx="5" fill="#f4f6f8" stroke="#9aa5b1"/>',
-        f'<text x="{x + _GAP}" y="{y + 15}" font-weight="bold">{label}</text>',
+        f'<text x="{x + _GAP}" y="{y + 16}" font-weight="bold">{label}</text>',
     ]
     parts += [
         _slot(plan, first + step, x + _GAP + step * (_SLOT_WIDTH + _GAP), y + _LABEL + _GAP // 2, colour)
@@ -77,7 +76,7 @@ def _slot(plan: Plan, slot: int, x: int, y: int, colour: Mapping[str, str]) -> s
             f'<rect x="{at:.1f}" y="{y}" width="{wide:.1f}" height="22" fill="{colour[one.operator]}" fill-opacity=".75"/>'
         )
         at += wide
-    shortened = held if len(held) <= 21 else held[:20] + "…"
-    parts.append(f'<text x="{x + 4}" y="{y + 36}">{escape(shortened)}</text>')
-    parts.append(f'<text x="{x + 4}" y="{y + 51}" fill="#5c6b7a">{used.cpu_pct:.0f} % cpu, {used.mem_pct:.0f} % mem</text>')
+    shortened = held if len(held) <= 19 else held[:18] + "…"
+    parts.append(f'<text x="{x + 4}" y="{y + 38}">{escape(shortened)}</text>')
+    parts.append(f'<text x="{x + 4}" y="{y + 55}" fill="#5c6b7a">{used.cpu_pct:.0f} % cpu, {used.mem_pct:.0f} % mem</text>')
     return f"<g><title>{tip}</title>{''.join(parts)}</g>"

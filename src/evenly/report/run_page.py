@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from markupsafe import Markup
-
 from evenly.dataflow.reports import FlowBatch
 from evenly.planning.observed.peak import Peak
 from evenly.planning.observed.replanning import Event
 from evenly.planning.observed.verdict import Verdict
 from evenly.report.numbers import plain
-from evenly.report.page import rendered
+from evenly.report.page import picture, rendered
 
-_WIDTH, _HEIGHT, _LEFT, _BOTTOM = 720, 180, 46, 24
+_WIDTH, _HEIGHT, _LEFT, _BOTTOM = 720, 180, 52, 24
+_LETTERS = 13
 
 
 def run_page(
@@ -21,7 +20,7 @@ def run_page(
 ) -> str:
     """One self-contained page: no script, nothing loaded from elsewhere."""
     limit_s = None if verdict is None else verdict.trigger_s
-    drawing = Markup(batches_svg(batches, limit_s)) if batches else ""  # noqa: S704 - drawn here, of numbers alone
+    drawing = picture([batches_svg(batches, limit_s)], smallest=_LETTERS) if batches else ""
     last = batches[-1].operators if batches else {}
     told = [str(it) for it in changes]
     return rendered("run", name=name, batches=batches, verdict=verdict, drawing=drawing, last=last, changes=told, peak=peak)
@@ -47,5 +46,5 @@ def batches_svg(batches: Sequence[FlowBatch], trigger_s: float | None) -> str:
             f'<line x1="{_LEFT}" y1="{at:.1f}" x2="{_WIDTH}" y2="{at:.1f}"/><text x="2" y="{at + 4:.1f}">trigger</text>'
         )
     parts.append(f'<text x="2" y="12">{plain(top_s)} s</text><text x="{_LEFT}" y="{_HEIGHT - 6}">batches, oldest first</text>')
-    box = f'viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" font-size="11"'
+    box = f'viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" font-size="{_LETTERS}"'
     return f'<svg xmlns="http://www.w3.org/2000/svg" {box}>{"".join(parts)}</svg>'

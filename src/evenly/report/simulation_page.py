@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from markupsafe import Markup
-
-from evenly.report.figures import Curves, draw_svg
-from evenly.report.page import rendered
+from evenly.report.figures import SMALLEST, Curves, draw_svgs
+from evenly.report.page import picture, rendered
 
 KEYS_FOOTNOTE = (
     "k: instances; λ own: fitted on the evaluated part itself; λ first: fitted on the first part; moved: load that changes "
@@ -21,5 +19,5 @@ def simulation_page(
     source: str, table: Sequence[Sequence[str]], panels: Sequence[Curves], *, footnote: str = KEYS_FOOTNOTE
 ) -> str:
     """One self-contained page with the picture and the table (its first row has the headings) of a simulation."""
-    picture = Markup(draw_svg(panels))  # noqa: S704 - drawn by matplotlib, which escapes text
-    return rendered("simulation", source=source, table=table, picture=picture, footnote=footnote)
+    drawn = picture(draw_svgs(panels), smallest=SMALLEST)
+    return rendered("simulation", source=source, table=table, picture=drawn, footnote=footnote)

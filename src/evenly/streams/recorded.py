@@ -40,7 +40,7 @@ def csv_headings(path: Path) -> list[str]:
 def _opened(path: str | os.PathLike[str], column: str) -> Iterator[pq.ParquetFile]:
     """The file, if it has the column; what Arrow says of a damaged one becomes an error of ours."""
     if not Path(path).is_file():
-        raise DamagedData(f"{path} is not a file: give the path of a Parquet file")
+        raise DamagedData(f"{path} is not a file: give the path of a Parquet or CSV file")
     try:
         with pq.ParquetFile(path) as file:
             names = file.schema_arrow.names

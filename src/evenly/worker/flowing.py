@@ -169,7 +169,7 @@ class _Operator:
         """What a row gives: nothing, one result or many."""
         try:
             return results_in(self._called(row))
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise self._failed(row, error) from error
 
     def piece(self, rows: list[Row], values: list[Any]) -> pa.RecordBatch:
@@ -184,7 +184,7 @@ class _Operator:
         """What a function of batches makes of one."""
         try:
             columns = self.node.shape.table(self._called(self._in_order(piece)))
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise self._failed(piece, error) from error
         return pa.RecordBatch.from_arrays(columns, schema=self.node.shape.schema)
 
@@ -215,7 +215,7 @@ class _Operator:
             self._runners.append(self._local.runner)
         return self._local.runner.run(self._function(payload))
 
-    def _failed(self, payload: Any, error: Exception) -> EvenlyError:
+    def _failed(self, payload: Any, error: BaseException) -> EvenlyError:
         return failure(payload, error, of=f"the operator {self.node.name!r}", advice=_ADVICE)
 
 

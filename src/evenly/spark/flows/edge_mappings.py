@@ -38,16 +38,16 @@ class EdgeMappings:
         for one in self._learnt.values():
             one.age += 1
 
-    def is_due(self, edge: Edge) -> bool:
-        """Whether the mapping of an edge is to be learnt from this batch."""
+    def is_due(self, edge: Edge, instances: int) -> bool:
+        """Whether the mapping of an edge to so many instances is to be learnt from this batch."""
         found = self._learnt.get((edge.start, edge.end))
-        return found is None or found.age >= found.lasts
+        return found is None or found.age >= found.lasts or found.mapping.instances != instances
 
     def of(self, edge: Edge, rows: DataFrame, instances: int) -> Mapping:
         """The mapping of an edge: the one that is known, or a new one, learnt from these rows."""
         way = (edge.start, edge.end)
         found = self._learnt.get(way)
-        if found is None or self.is_due(edge) or found.mapping.instances != instances:
+        if found is None or self.is_due(edge, instances):
             mapping = learn_mapping(rows, key=list(edge.columns), instances=instances)
             lasts = 1 if found is None else min(2 * found.lasts, _LONGEST)
             found = self._learnt[way] = _Learnt(mapping, lasts=lasts)

@@ -14,6 +14,7 @@ from pyspark.sql.types import BinaryType, StringType, TimestampType
 
 from evenly.dataflow.ends import CONSOLE, FILES, KAFKA, REPLAY, SENT, TABLE
 from evenly.dataflow.graph import Dataflow, Operator
+from evenly.dataflow.unread import why_unread
 from evenly.emission.destinations import HttpPost, TcpLines
 from evenly.emission.destinations.delivery import Pacing
 from evenly.emission.link.outgoing import UNSCHEDULED
@@ -23,6 +24,7 @@ from evenly.spark.flows.functions import loaded
 from evenly.spark.flows.owning import WRITING
 from evenly.spark.flows.replay import replay
 from evenly.spark.jvm.hadoop_files import Folder
+from evenly.spark.jvm.java_errors import Py4JError
 from evenly.spark.sending.encoding import bodies
 from evenly.spark.sending.kept import KeptBatches
 from evenly.spark.sending.send import send
@@ -53,13 +55,13 @@ def read(spark: SparkSession, flow: Dataflow, one: Operator, *, streaming: bool,
         if one.function:
             found = called_frame(flow, one, spark)
         elif one.format == REPLAY:
-            found = replay(spark, one, streaming=streaming, pace=pace)
+            found = _replayed(flow, one, spark, streaming=streaming, pace=pace)
         else:
             found = _loaded(spark, one, streaming=streaming)
     except InvalidDataflow:
         raise
-    except (PySparkException, EvenlyError) as error:
-        raise flow.error(f"the source {one.name!r} cannot be read: {first_line(error)}", one) from error
+    except (PySparkException, Py4JError, EvenlyError) as error:
+        raise flow.error(f"the source {one.name!r} cannot be read: {why_unread(one, str(error))}", one) from error
     if found.isStreaming != streaming:
         has, wanted = ("a stream", "a batch") if found.isStreaming else ("a batch", "a stream")
         raise flow.error(f"the source {one.name!r} is {has}, and the dataflow is to be run as {wanted}", one)
@@ -69,6 +71,13 @@ def read(spark: SparkSession, flow: Dataflow, one: Operator, *, streaming: bool,
             has = kinds[one.arrival].simpleString() if one.arrival in kinds else "not there"
             raise flow.error(f"the `arrival` of {one.name!r} must be a column of timestamps, and {one.arrival!r} is {has}", one)
     return found
+
+
+def _replayed(flow: Dataflow, one: Operator, spark: SparkSession, *, streaming: bool, pace: Path | None) -> DataFrame:
+    try:
+        return replay(spark, one, streaming=streaming, pace=pace)
+    except InvalidDataflow as error:  # which does not know the line
+        raise flow.error(f"the source {one.name!r}: {error}", one) from error
 
 
 def _loaded(spark: SparkSession, one: Operator, *, streaming: bool) -> DataFrame:

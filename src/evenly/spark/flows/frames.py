@@ -150,7 +150,7 @@ class Frames:
                 with_id(rows, checked_key(list(edge.columns)))
         except (AnalysisException, EvenlyError) as error:
             what = f"the edge {edge.start} -> {edge.end}"
-            raise self.flow.error(f"{what} cannot be taken: {next(iter(str(error).splitlines()))}", edge) from error
+            raise self.flow.error(f"{what} cannot be taken: {next(iter(str(error).strip().splitlines()))}", edge) from error
         return rows
 
     def _placed(self, edge: Edge, rows: DataFrame) -> DataFrame:
@@ -191,7 +191,10 @@ class Frames:
         )
 
     def _learns(self, edge: Edge) -> bool:
-        return edge.grouping == "key" and (self.mappings is None or self.mappings.is_due(edge))
+        if edge.grouping != "key" or self.mappings is None:
+            return edge.grouping == "key"
+        usual = default_instances(next(iter(self.begun.values())).sparkSession)
+        return self.mappings.is_due(edge, self.tuning.instances_of(edge, usual))
 
     def _once(self, rows: DataFrame) -> DataFrame:
         """Rows that are read several times and computed once. What somebody else has persisted stays his."""
@@ -293,7 +296,10 @@ def called_frame(flow: Dataflow, one: Operator, given: DataFrame | SparkSession)
     except Exception as error:
         raise (own_error(error) or failed_function(f"the function of {one.name!r}", error)) from error
     if not isinstance(found, DataFrame):
-        raise flow.error(f"the function of {one.name!r} returned {type(found).__name__}: return a DataFrame", one)
+        got = f"{type(found).__module__.partition('.')[0]}.{type(found).__name__}"
+        raise flow.error(
+            f"the function of {one.name!r} returned {got.removeprefix('builtins.')}: return a DataFrame of Spark", one
+        )
     return found
 
 

@@ -66,9 +66,9 @@ def check_paths(spark: SparkSession, flow: Dataflow) -> None:
             continue
         try:
             at = Folder(spark, one.path).resolved("_").removesuffix("_")
-        except EvenlyError:
+        except EvenlyError as error:
             if one.format in FILES:
-                raise
+                raise flow.error(f"the path of {one.name!r} cannot be used: {error}", one) from error
             continue  # what another format calls a path need not be one
         for there, other in known.items():
             if "sink" not in (one.kind, other.kind) or not (at.startswith(there) or there.startswith(at)):

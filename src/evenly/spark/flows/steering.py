@@ -44,6 +44,7 @@ class Steering:
             weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
             self.pace_file = Path(folder) / "pace.json"
             self.pace = pace_of(source.options)
+            self._most_rows = self.pace.most_rows
             self._keep_pace()
         self._replanner = None
         if replan and plan is not None:
@@ -72,8 +73,9 @@ class Steering:
             self._keep_pace()
 
     def _keep_pace(self) -> None:
-        most = self.tuning.rows_per_batch
+        """What the description allows a batch at most is kept."""
         if self.pace_file is not None:
+            most = min((it for it in (self.tuning.rows_per_batch, self._most_rows) if it is not None), default=None)
             self.set_pace(self.pace if most is None else replace(self.pace, most_rows=most))
 
 
