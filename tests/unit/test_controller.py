@@ -84,7 +84,7 @@ def test_a_mapping_made_without_rows_is_replaced_whatever_the_budget():
 def test_nothing_is_decided_before_the_second_batch_or_on_a_few_rows():
     unlearnt = DKG.automatic(INSTANCES, ids="xxhash64").mapping()
     eager = DriftController(unlearnt, patience=1)
-    assert changes(follow(eager, STEADY, 1)) == [], 'no candidate is judged by what it was learnt from'
+    assert changes(follow(eager, STEADY, 1)) == [], "no candidate is judged by what it was learnt from"
     assert changes(follow(eager, STEADY, 1))
     patient = DriftController(unlearnt, patience=2)
     assert changes(follow(patient, STEADY, 2)) == []

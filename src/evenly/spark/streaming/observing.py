@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from pyspark.sql import Column, DataFrame, Row
@@ -208,17 +209,26 @@ def with_the_rest(at: I64, counts: F64, total: float, size: int) -> F64:
     return filled
 
 
+class BatchReport(NamedTuple):
+    """What Spark tells of a batch: its number, what was observed of it, and how long it took."""
+
+    number: int
+    metrics: dict[str, Row]
+    seconds: float
+
+
 class ProgressListener(StreamingQueryListener):
     """Hands on what was observed of every batch of a session's queries, and after them the id of a run that has ended."""
 
-    def __init__(self, receive: Callable[[int, dict[str, Row]], None], ended: Callable[[str], None]) -> None:
+    def __init__(self, receive: Callable[[BatchReport], None], ended: Callable[[str], None]) -> None:
         self._receive, self._ended = receive, ended
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's names
         pass
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
-        self._receive(event.progress.batchId, event.progress.observedMetrics)
+        told = event.progress
+        self._receive(BatchReport(told.batchId, told.observedMetrics, told.batchDuration / 1_000.0))
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
         pass
