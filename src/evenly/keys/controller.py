@@ -19,9 +19,11 @@ from evenly.keys.trials import Trial, Trials
 from evenly.measures.load import imbalance_pct
 
 _RECENT = 8
-_MOST_EXTRA = 2
-_DEVIATIONS = 2.0
+_MOST_EXTRA = 3
+_DEVIATIONS = 3.0
 _MOST_DOUBLINGS = 20
+_TRUST_OVER_HASH = 0.9
+"""What lasts of a gain over a mapping that was fitted to nothing: bursts have no part in it."""
 _MOVE_STRETCHES = 1.0
 """What a change is taken to cost, in stretches, where nobody says how long batches take."""
 
@@ -80,10 +82,11 @@ class DriftController:
     candidates are made for the mapping in force, from the last two and from the last eight, without keys that came in bursts.
     Each is judged by the stretches after those it was learnt from (`Trials`). A change to a candidate is decided when
 
-    - it was judged by at least `patience` stretches, by up to two more where λ goes up and down by itself, and still gains;
+    - it was judged by at least `patience` stretches, by one to three more where the mapping in force was learnt from
+      rows and λ goes up and down by itself, and still gains;
     - the gain to expect is at least `threshold_pct` points of λ: its mean gain, times the share of such gains that lasted on
       this stream (`Promises`), less what it would lose if the stream went back to what it was before;
-    - half of the threshold is sure: two standard errors, of what chance and bursts do to a gain, taken off;
+    - half of the threshold is sure: three standard errors, of what chance and bursts do to a gain, taken off;
     - the time that it saves over the life of such gains exceeds what a change costs (`move_s` and what earlier ones took).
 
     A candidate moves at most `budget_pct` of the load; of a mapping that was made without any rows there is nothing worth
@@ -123,7 +126,7 @@ class DriftController:
         self._recent: list[float] = []
         self._misses = 0
         self._followed: _Followed | None = None
-        self._decided: Trial | None = None
+        self._decided: Trial | None
         self._begin(mapping)
 
     @property
@@ -175,7 +178,8 @@ class DriftController:
         decided = self._decided
         if expected_pct is not None:
             now = self.now_pct if decided is None else fmean(decided.kept_pct)
-            self._followed = _Followed(self._mapping, now, expected_pct, None if decided is None else decided.span)
+            span = None if decided is None or decided.over_hash else decided.span
+            self._followed = _Followed(self._mapping, now, expected_pct, span)
         self._begin(mapping)
 
     def moved(self, seconds: float) -> None:
@@ -186,6 +190,7 @@ class DriftController:
         """The change that was decided could not be brought in force: wait longer before the next."""
         self._misses = min(self._misses + 1, _MOST_DOUBLINGS)
         self._stretches = 0
+        self._decided = None
         self._trials.clear()
 
     @property
@@ -196,6 +201,7 @@ class DriftController:
 
     def _begin(self, mapping: Mapping) -> None:
         self._mapping = mapping
+        self._decided = None
         self._recent = []
         self._stretches = 0
         self._trials.begin(learnt=self._learnt)
@@ -233,7 +239,7 @@ class DriftController:
         if not judged:
             return self._keep("no other mapping has done better for long enough, in batches that it was not learnt from")
         best = max(judged, key=self._surely)
-        surely, trust = self._surely(best), self.promises.trust(best.span)
+        surely, trust = self._surely(best), self._trust(best)
         now, gain = fmean(best.kept_pct), best.expected(trust)
         expected = max(0.0, now - gain)
         if gain < self.threshold_pct or surely < self.threshold_pct / 2.0:
@@ -250,12 +256,15 @@ class DriftController:
 
     def _lasts(self, trial: Trial) -> bool:
         """Whether a gain has lasted longer than a burst does: it is still there, and the longer the more λ goes up and down."""
-        extra = int(2.0 * self._trials.bursts(len(trial.gains)) / self.threshold_pct)
+        extra = 1 + int(2.0 * self._trials.bursts(len(trial.gains)) / self.threshold_pct) if self._learnt else 0
         return len(trial.gains) >= self.patience + min(extra, _MOST_EXTRA) and trial.gains[-1] >= trial.gain / 2.0
+
+    def _trust(self, trial: Trial) -> float:
+        return _TRUST_OVER_HASH if trial.over_hash else self.promises.trust(trial.span)
 
     def _surely(self, trial: Trial) -> float:
         """The gain to be sure of."""
-        trust = self.promises.trust(trial.span)
+        trust = self._trust(trial)
         return trial.expected(trust) - _DEVIATIONS * trust * self._trials.doubt(trial)
 
     def _saved(self, gain: float, now: float) -> float:

@@ -24,14 +24,15 @@ _FADING = 0.9
 _LEVELS = 40
 _MAD_OF_NORMAL = 0.6745
 _BURST_STRETCHES = 5.0
-_PRIOR_LEVELS, _PRIOR_BURSTS = 4.0, 0.3
+_PRIOR_LEVELS, _PRIOR_BURSTS, _PRIOR_BURSTS_PCT = 4.0, 0.3, 5.0
 
 
 @dataclass(eq=False)
 class Trial:
     """A mapping that was learnt from `span` stretches, and for each one since: λ of `instead_of`, and what it gains on that.
 
-    `back` is what it would have gained in stretches before those it was learnt from.
+    `back` is what it would have gained in stretches before those it was learnt from. `over_hash`: `instead_of` was made
+    without rows, so that the gain tells nothing of how long others last.
     """
 
     span: int
@@ -39,6 +40,7 @@ class Trial:
     instead_of: Mapping
     moved_load_pct: float
     back: float
+    over_hash: bool = False
     kept_pct: list[float] = field(default_factory=list)
     gains: list[float] = field(default_factory=list)
 
@@ -65,6 +67,7 @@ class Trials:
         self._jumps = self._jumps_weight = 0.0
         self._levels: deque[float] = deque(maxlen=_LEVELS)
         self._learnt = True
+        self._bursts_before = 0.0
 
     @property
     def window(self) -> Sequence[Stretch]:
@@ -87,7 +90,7 @@ class Trials:
             if len(trial.gains) > 1:
                 jumps.append((trial.gains[-1] - trial.gains[-2]) ** 2 / 2.0)
             promised = fmean(trial.gains[:_PROMISED])
-            if len(trial.gains) > _PROMISED and promised >= least_gain:
+            if len(trial.gains) > _PROMISED and promised >= least_gain and not trial.over_hash:
                 self._promises.tried(trial.span, promised, trial.gains[-1], age=len(trial.gains) - _PROMISED)
         if jumps:
             self._jumps = self._jumps * _FADING + fmean(jumps)
@@ -97,15 +100,17 @@ class Trials:
     def bursts(self, judged: int) -> float:
         """How far λ of the mapping in force goes up and down by itself, in points, before the last `judged` stretches.
 
-        Of a mapping that has hardly been seen yet: three tenths of its λ, without what the heaviest key alone makes of it. Of
-        one that was made without rows: not at all, since what others gain over it is no matter of bursts.
+        Of a mapping that has hardly been seen yet: as far as that of the one before it did; at least 5 points, and three
+        tenths of its λ without what the heaviest key alone makes of it. Of one that was made without rows: not at all, since
+        what others gain over it is no matter of bursts.
         """
         if not self._learnt:
             return 0.0
         usual = list(self._levels)[:-judged] or list(self._levels)[:1]
         middle = float(np.median(usual))
         seen = float(np.median(np.abs(np.subtract(usual, middle)))) / _MAD_OF_NORMAL
-        thought = _PRIOR_BURSTS * max(0.0, middle - self._window[-1].least_pct(self._learner.instances))
+        mendable = max(0.0, middle - self._window[-1].least_pct(self._learner.instances))
+        thought = max(self._bursts_before, _PRIOR_BURSTS_PCT, _PRIOR_BURSTS * mendable)
         return (_PRIOR_LEVELS * thought + len(usual) * seen) / (_PRIOR_LEVELS + len(usual))
 
     def doubt(self, trial: Trial) -> float:
@@ -136,10 +141,13 @@ class Trials:
             if built.moves:
                 older = list(self._window)[:-span][-max(SPANS) :]
                 back = [it.imbalance_pct(in_force) - it.imbalance_pct(built.mapping) for it in older]
-                self._watched.append(Trial(span, built.mapping, in_force, built.moved_load_pct, fmean(back) if back else 0.0))
+                self._watched.append(
+                    Trial(span, built.mapping, in_force, built.moved_load_pct, fmean(back) if back else 0.0, not self._learnt)
+                )
 
     def begin(self, *, learnt: bool) -> None:
         """Another mapping is in force: what was usual of the one before is not of it. `learnt`: from rows."""
+        self._bursts_before = self.bursts(1) if self._levels else 0.0
         self._levels.clear()
         self._learnt = learnt
 
