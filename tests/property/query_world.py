@@ -44,6 +44,12 @@ class Controller:
         assert expected_pct == 1.0
         self._maybe_break()
 
+    kept_pct = None
+
+    def moved(self, seconds):
+        assert seconds == 1.0
+        self._maybe_break()
+
     def refused(self):
         self.refusals += 1
         self._maybe_break()
@@ -179,7 +185,7 @@ class World:
         self.run += 1
         self.active, self.error, self.alone = True, None, False
         immovable = "it is in memory" if self.rng.random() < 0.02 else None
-        return self.tell(partial(self.machine.started, stateful=self.rng.random() < 0.95, immovable=immovable))
+        return self.tell(partial(self.machine.started, stateful=self.rng.random() < 0.95, immovable=immovable, stood_s=1.0))
 
     # What Spark does.
 

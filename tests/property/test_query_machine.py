@@ -101,7 +101,7 @@ def test_the_effect_is_noted_once_and_again_until_it_is_written():
         assert machine.batch_seen(1, number, *load(3, 1), None) == ()
     for number in range(2):
         (note,) = machine.batch_seen(1, 10 + number, *load(3, 1), None)
-        assert note == do.Note(1, pytest.approx(50.0))
+        assert note == do.Note(1, {"after_pct": pytest.approx(50.0)})
         said = machine.failed(OSError("no space left"))
         assert [it.level for it in said] == ([logging.WARNING] if number == 0 else []), "said once"
     machine.batch_seen(1, 20, *load(3, 1), None)
@@ -109,7 +109,7 @@ def test_the_effect_is_noted_once_and_again_until_it_is_written():
     assert machine.batch_seen(1, 30, *load(3, 1), None) == ()
     changed(machine)
     seen = [machine.batch_seen(2, 40 + number, *load(1, 1), None) for number in range(EFFECT_BATCHES)]
-    assert seen == [(), (), (do.Note(2, 0.0),)], "of each version anew"
+    assert seen == [(), (), (do.Note(2, {"after_pct": 0.0}),)], "of each version anew"
 
 
 def test_what_was_decided_is_done_after_the_note_whether_or_not_that_was_written():

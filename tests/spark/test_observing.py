@@ -8,9 +8,10 @@ from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
 from evenly.keys.dkg import DKG
+from evenly.keys.told import with_the_rest
 from evenly.measures import imbalance_pct, instance_loads
 from evenly.spark.keyed.keys import key_id
-from evenly.spark.streaming.observing import Counted, with_the_rest
+from evenly.spark.streaming.observing import Counted
 from evenly.spark.streaming.observing import Observation as Beside
 
 ROWS = 60_000

@@ -44,10 +44,10 @@ class Start:
 
 @dataclass(frozen=True)
 class Note:
-    """Write λ as it was measured into the entry of the version in force."""
+    """Write what was measured into the entry of the version in force: λ, and λ as it would be under the mapping before."""
 
     version: int
-    after_pct: float
+    figures: dict[str, float]
 
 
 @dataclass(frozen=True)

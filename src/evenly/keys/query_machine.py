@@ -78,7 +78,7 @@ class QueryMachine:
         self._controller = controller
         self._busy: Busy | None = Busy.STARTING
         self._versions: dict[int, int] = {}
-        self._stopping = False
+        self._stopping = self._enforced = False
         self._decides = False
         self._immovable_told = False
         self._effect_known, self._effect_unwritten = effect_known, False
@@ -153,6 +153,7 @@ class QueryMachine:
                 self._say(logging.WARNING, f"version {version} is in force, though that raised: {_first_line(refusal)}")
             expected_pct = None if self._change is None else self._change.expected_pct
             self.version = version
+            self._enforced = True
             self._effect, self._effect_known, self._effect_unwritten = [], False, False
             self._tell(lambda controller: controller.changed(mapping, expected_pct=expected_pct))
         if self.over or self._stopping:
@@ -161,8 +162,14 @@ class QueryMachine:
             self._do(Busy.STARTING, Start())
         return self._flushed()
 
-    def started(self, *, stateful: bool = True, immovable: str | None = None) -> Instructions:
-        """A run was started under the version in force. `immovable`: why no change can ever be brought in force."""
+    def started(self, *, stateful: bool = True, immovable: str | None = None, stood_s: float | None = None) -> Instructions:
+        """A run was started under the version in force. `immovable`: why no change can ever be brought in force.
+
+        `stood_s` is how long the query stood still for a change.
+        """
+        if stood_s is not None and self._enforced:
+            self._tell(lambda controller: controller.moved(stood_s))
+        self._enforced = False
         self.run += 1
         self._versions[self.run] = self.version
         self._decides = stateful and immovable is None
@@ -236,7 +243,9 @@ class QueryMachine:
         if not self._effect_known and load.rows.sum() > 0.0:
             self._effect = [*self._effect, load.imbalance_pct][:EFFECT_BATCHES]
             if len(self._effect) == EFFECT_BATCHES:
-                self._do(Busy.NOTING, Note(self.version, _mean(self._effect)))
+                kept_pct = self._tell(lambda controller: controller.kept_pct)
+                kept = {} if kept_pct is None else {"kept_pct": kept_pct}
+                self._do(Busy.NOTING, Note(self.version, {"after_pct": _mean(self._effect), **kept}))
                 return
         self._go_on()
 

@@ -13,11 +13,11 @@ import time
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
 from pyspark.errors import PySparkException
-from pyspark.sql import Row
 from pyspark.sql.streaming.query import StreamingQuery
 
 from evenly.errors import CheckpointMismatch, ImmovableState, WaitsForItself
@@ -33,7 +33,7 @@ from evenly.spark.streaming.changing import bring_in_force, check_change
 from evenly.spark.streaming.kept_rows import KeptRows
 from evenly.spark.streaming.mapping_store import MappingStore, Version
 from evenly.spark.streaming.movable import REFUSALS, why_immovable, why_not_again
-from evenly.spark.streaming.observing import Observation, ProgressListener
+from evenly.spark.streaming.observing import BatchReport, Observation, ProgressListener
 from evenly.spark.streaming.running_query import RunningQuery
 from evenly.spark.streaming.starting import Pipeline
 from evenly.spark.streaming.waiting import forgotten_end
@@ -65,6 +65,8 @@ class KeyedQuery(RunningQuery):
     def __init__(self, pipeline: Pipeline, store: MappingStore, controller: DriftController | None) -> None:
         self._pipeline, self._store = pipeline, store
         self._learner = None if controller is None else controller.learner
+        self._promises = None if controller is None else controller.promises
+        self._stopped_at_s: float | None = None
         last = store.versions[-1]
         known = last.number == 1 or "after_pct" in last.figures
         self._machine = QueryMachine(version=last.number, effect_known=known, controller=controller)
@@ -72,11 +74,11 @@ class KeyedQuery(RunningQuery):
         self._name = f"__evenly_{uuid.uuid4().hex}"
         self._kept = KeptRows(pipeline.spark, pipeline.checkpoint)
         self._runs: dict[int, _Run] = {}
-        self._told: queue.SimpleQueue[tuple[int, dict[str, Row]] | str | None] = queue.SimpleQueue()
+        self._told: queue.SimpleQueue[BatchReport | str | None] = queue.SimpleQueue()
         self._listener: ProgressListener | None = None
         self._immovable = None if controller is None else why_immovable(pipeline.spark, pipeline.checkpoint, store)
         if controller is not None:
-            self._listener = ProgressListener(lambda batch, metrics: self._told.put((batch, metrics)), self._told.put)
+            self._listener = ProgressListener(self._told.put, self._told.put)
             pipeline.spark.streams.addListener(self._listener)
         try:
             self._carrying.tell(self._start())
@@ -253,6 +255,7 @@ class KeyedQuery(RunningQuery):
                 self._look_for_the_end()
                 return machine.checked
             case do.StopRun():
+                self._stopped_at_s = time.monotonic()
                 with forgotten_end(self._pipeline.spark, self.id):
                     self._query.stop()
                 mapping_store.reached("stopped")
@@ -262,8 +265,8 @@ class KeyedQuery(RunningQuery):
                 return partial(machine.enforced, self._store.versions[-1].number, self.mapping, refusal)
             case do.Start():
                 return self._start()
-            case do.Note(version, after_pct):
-                self._store.note(version, {"after_pct": after_pct})
+            case do.Note(version, figures):
+                self._store.note(version, figures)
                 return machine.noted
         return None
 
@@ -294,7 +297,9 @@ class KeyedQuery(RunningQuery):
             self._query, self._by_slot = query, grouped.by_slot
             if observation is not None:
                 self._runs[number] = _Run(query, observation, ReadRows(spark, query, instances, grouped.placed))
-            return self._machine.started(stateful=grouped.stateful, immovable=self._immovable)
+            stopped_at_s, self._stopped_at_s = self._stopped_at_s, None
+            stood_s = None if stopped_at_s is None else time.monotonic() - stopped_at_s
+            return self._machine.started(stateful=grouped.stateful, immovable=self._immovable, stood_s=stood_s)
 
         return started
 
@@ -306,24 +311,30 @@ class KeyedQuery(RunningQuery):
             except BaseException as error:  # noqa: BLE001 - the query is right without it; its user must see it
                 self._carrying.tell(partial(self._machine.unwatchable, error))
 
-    def _take_in(self, told: tuple[int, dict[str, Row]] | str) -> None:
+    def _take_in(self, told: BatchReport | str) -> None:
         self._between_changes()  # a run is known once it has been started
         if isinstance(told, str):
             for number in [number for number, run in self._runs.items() if str(run.query.runId) == told]:
                 self._carrying.tell(partial(self._machine.ended, number, self._runs[number].query.exception()))
-                self._kept.keep(self._machine.batches.all, self._store.versions[-1].number, now=True)
+                self._keep(now=True)
                 self._carrying.tell(partial(self._machine.all_seen, number))
                 with self._carrying.lock:
                     self._runs = {at: run for at, run in self._runs.items() if at > number}
             return
-        batch, metrics = told
+        batch = told.number
         for number, run in list(self._runs.items()):
-            if (seen := run.observation.read(metrics)) is not None:
-                rows, load = seen
+            if (seen := run.observation.read(told.metrics)) is not None:
+                rows, load = seen[0], replace(seen[1], seconds=told.seconds)
                 read = run.read_rows.of(batch) if rows.sum() > 0.0 and batch > self._machine.handled else None
                 self._look_for_the_end()
                 self._carrying.tell(partial(self._machine.batch_seen, number, batch, rows, load, read))
-        self._kept.keep(self._machine.batches.all, self._store.versions[-1].number)
+        self._keep()
+
+    def _keep(self, *, now: bool = False) -> None:
+        """Keep beside the checkpoint what its batches carried, and what became of promises."""
+        with self._carrying.lock:
+            promises = None if self._promises is None else self._promises.to_json()
+        self._kept.keep(self._machine.batches.all, self._store.versions[-1].number, promises, now=now)
 
     def _look_for_the_end(self) -> None:
         query, run = self._now()

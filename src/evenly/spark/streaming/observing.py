@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from pyspark.sql import Column, DataFrame, Row
@@ -22,19 +23,12 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
-from evenly.kernels.types import F64, I64, U64
+from evenly.kernels.types import F64, U64
 from evenly.keys.controller import BatchLoad
 from evenly.keys.dkg import DKG, KeyCounts
+from evenly.keys.told import INSTANCE_DIGITS, KEY_DIGITS, Told, merged_counts, with_the_rest
 
 _LEAST_TRACKED, _MOST_TRACKED = 64, 16_384
-_CHARACTERS = 7_200
-"""What the observation of a batch may add to its progress event, names and punctuation apart."""
-_CHARACTERS_OF_A_SIDE = 700
-"""What Spark itself tells of each further DataFrame in such an event (a source, its state), and names and punctuation of its
-observation: all of them share what is left. So the event of a join stays below 10 kB too."""
-_MOST_INSTANCES_TOLD = 128
-_BUCKETS_PART = 0.6
-_CHARACTERS_PER_DIGIT = 2.0 / 3.0  # two hexadecimal digits are a byte, three bytes are four characters
 _DOUBLINGS = 40  # counts are told up to 2^40
 
 
@@ -83,11 +77,6 @@ class Entries:
     exact: bool = False
 
     @property
-    def characters(self) -> float:
-        """What an entry takes."""
-        return (self.value_digits + self.count_digits) * _CHARACTERS_PER_DIGIT
-
-    @property
     def _most(self) -> int:
         return int(16**self.count_digits - 1)
 
@@ -112,8 +101,8 @@ class Entries:
         return values, counts if self.exact else np.exp2(counts * (_DOUBLINGS / self._most))
 
 
-_INSTANCES = Entries(4, 10, exact=True)
-_KEYS = Entries(16, 4)
+_INSTANCES = Entries(INSTANCE_DIGITS.value, INSTANCE_DIGITS.count, exact=True)
+_KEYS = Entries(KEY_DIGITS.value, KEY_DIGITS.count)
 
 
 class Observation:
@@ -130,13 +119,8 @@ class Observation:
     def __init__(self, name: str, *, instances: int, learner: DKG, sides: int = 1) -> None:
         self._name, self._instances, self._learner = name, instances, learner
         self._tracked_keys = 4 * min(learner.counters, _MOST_TRACKED // 4)
-        room = (_CHARACTERS - _CHARACTERS_OF_A_SIDE * (sides - 1)) / sides
-        self._instances_told = min(instances, max(1, _MOST_INSTANCES_TOLD // sides))
-        room -= 2 * self._instances_told * _INSTANCES.characters
-        self._buckets = Entries(3, 3) if learner.bucket_count <= 16**3 else Entries(4, 4)
-        self._buckets_told = min(learner.bucket_count, max(1, int(room * _BUCKETS_PART / self._buckets.characters)))
-        room -= self._buckets_told * self._buckets.characters
-        self._keys_told = min(learner.counters, max(1, int(room / _KEYS.characters)))
+        self._told = Told.of(learner, instances=instances, sides=sides)
+        self._buckets = Entries(self._told.bucket_digits.value, self._told.bucket_digits.count)
 
     def of(self, side: int) -> Callable[[DataFrame, Column, Column, Column | None], DataFrame]:
         """Adds the observation to the rows of one DataFrame: what `with_slot_of_window` takes."""
@@ -150,8 +134,8 @@ class Observation:
         """The aggregates of one DataFrame's rows."""
         count = self._learner.bucket_count
         bucket = F.pmod(identity, F.lit(count).cast("bigint")).cast("int")
-        buckets = _top(bucket, self._buckets_told, min(2 * count, _MOST_TRACKED))
-        keys = _top(identity, self._keys_told, self._tracked_keys)
+        buckets = _top(bucket, self._told.buckets, min(2 * count, _MOST_TRACKED))
+        keys = _top(identity, self._told.keys, self._tracked_keys)
         return [
             *self._rows(instance, "rows"),
             self._buckets.text(buckets).alias("buckets"),
@@ -177,7 +161,7 @@ class Observation:
 
     def _rows(self, instance: Column, name: str) -> tuple[Column, Column]:
         # One more than is told: rows without an instance, those under an older mapping, are a value too.
-        counted = _top(instance, self._instances_told + 1, 2 * (self._instances + 1))
+        counted = _top(instance, self._told.instances + 1, 2 * (self._instances + 1))
         return F.count(instance).alias(f"{name}_all"), _INSTANCES.text(counted).alias(name)
 
     def _decoded(self, row: Row, name: str) -> F64:
@@ -187,38 +171,29 @@ class Observation:
     def _counts(self, row: Row) -> KeyCounts:
         at, counts = self._buckets.read(row["buckets"])
         ids, key_counts = _KEYS.read(row["heavy"])
-        total = float(row["rows_all"])
-        counts *= min(1.0, total / max(counts.sum(), 1.0))
-        buckets = with_the_rest(at.astype(np.int64), counts, total, self._learner.bucket_count)
-        # A key that is told may be in a bucket that is not: there is at least the key in it.
-        least = np.bincount(self._learner.buckets_of(ids), key_counts, buckets.size)
-        least[at.astype(np.int64)] = 0.0
-        return KeyCounts(np.maximum(buckets, least), ids, key_counts)
+        return merged_counts(self._learner, at.astype(np.int64), counts, ids, key_counts, float(row["rows_all"]))
 
 
-def with_the_rest(at: I64, counts: F64, total: float, size: int) -> F64:
-    """`size` counts of which some are known, and their total: what is left, in whole rows, evenly over the others."""
-    filled = np.zeros(size)
-    filled[at] = counts
-    others = np.setdiff1d(np.arange(size), at)
-    if others.size:
-        left = max(0.0, total - float(counts.sum()))
-        filled[others] = left // others.size
-        filled[others[: int(left % others.size)]] += 1.0
-    return filled
+class BatchReport(NamedTuple):
+    """What Spark tells of a batch: its number, what was observed of it, and how long it took."""
+
+    number: int
+    metrics: dict[str, Row]
+    seconds: float
 
 
 class ProgressListener(StreamingQueryListener):
     """Hands on what was observed of every batch of a session's queries, and after them the id of a run that has ended."""
 
-    def __init__(self, receive: Callable[[int, dict[str, Row]], None], ended: Callable[[str], None]) -> None:
+    def __init__(self, receive: Callable[[BatchReport], None], ended: Callable[[str], None]) -> None:
         self._receive, self._ended = receive, ended
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's names
         pass
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
-        self._receive(event.progress.batchId, event.progress.observedMetrics)
+        told = event.progress
+        self._receive(BatchReport(told.batchId, told.observedMetrics, told.batchDuration / 1_000.0))
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
         pass

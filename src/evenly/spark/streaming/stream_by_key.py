@@ -25,12 +25,15 @@ from evenly.spark.placing.canary import check_slots_lead
 from evenly.spark.placing.mapping_check import check_is, check_same_types
 from evenly.spark.streaming.changing import recover_move
 from evenly.spark.streaming.first_look import can_look, first_look
+from evenly.spark.streaming.kept_rows import kept_promises
 from evenly.spark.streaming.keyed_query import KeyedQuery
 from evenly.spark.streaming.mapping_store import MappingStore, Placement
 from evenly.spark.streaming.query_settings import QuerySettings, Trigger
 from evenly.spark.streaming.starting import Build, Pipeline
 from evenly.spark.streaming.waiting import forgotten_end
 
+_CHANGE_S, _MOVE_S = 2.0, 5.0
+"""How long a change of the mapping is taken to last before one was timed: for new windows, and where state is moved."""
 _STARTS: dict[str, threading.RLock] = {}
 _STARTS_LOCK = threading.Lock()
 
@@ -79,8 +82,9 @@ def stream_by_key(
     - `mapping` is the first mapping; without it one is learnt from the beginning of the stream (`look=False`: not; None: where
       its sources can be read twice). A checkpoint that exists has its own mapping, which is read back from its folder `evenly`.
     - `controller=False` keeps the first mapping and observes nothing. Otherwise every batch reports its rows per instance and
-      by key, and a mapping that would lower λ by `threshold_pct` points comes into force; without windows it moves at most
-      `budget_pct` percent of the load at a time.
+      by key. Mappings are made and watched beside the one in force; one that lowers λ in batches that it was not learnt from,
+      and is expected to go on lowering it by `threshold_pct` points and to save more time than the change takes, comes into
+      force; without windows it moves at most `budget_pct` percent of the load at a time.
     """
     frames = tuple(rows) if isinstance(rows, (list, tuple)) else (rows,)
     for df in frames:
@@ -110,8 +114,11 @@ def stream_by_key(
 
         def deciding(mapping: Mapping) -> DriftController | None:
             # A change for new windows moves nothing, so there is no budget for it.
-            budget = 100.0 if window else budget_pct
-            return DriftController(mapping, threshold_pct=threshold_pct, budget_pct=budget) if controller else None
+            budget, move_s = (100.0, _CHANGE_S) if window else (budget_pct, _MOVE_S)
+            if not controller:
+                return None
+            promises = kept_promises(spark, at)
+            return DriftController(mapping, threshold_pct=threshold_pct, budget_pct=budget, move_s=move_s, promises=promises)
 
         watched, pipeline = deciding(in_force), Pipeline(frames, build, settings)
         if store.versions:
