@@ -30,7 +30,7 @@ def folder(tmp_path):
 def test_it_lists_what_is_there(monkeypatch, capsys, folder):
     code, out, _ = told(monkeypatch, capsys, "remember", "list", folder)
     assert code == 0
-    for text in ("[user] string over 8", "learns anew", "keeps it", "cannot be read", "30.0 %"):
+    for text in ("[user]", "over 8 instances", "learns anew", "keeps it", "cannot be read", "30.0 %"):
         assert text in " ".join(out.split()), text
     code, out, _ = told(monkeypatch, capsys, "remember", "list", f"file://{folder}", "--json")
     found = documented_json.check(out)["results"]
