@@ -252,6 +252,22 @@ def test_a_key_that_was_too_hot_is_no_reason_to_fail(rows, drifted, tmp_path):
     assert aggregated(rows).count() == rows.select("user").distinct().count()
 
 
+def test_odd_names_and_keys_are_remembered_as_others_are(spark, learnings, tmp_path):
+    odd = "cast(if(id % 5 = 0, null, if(id % 5 = 1, 'NaN', -0.0)) as double)"
+    rows = spark.range(50).selectExpr(
+        f"{odd} as `a.b`", "id as __evenly_x", "named_struct('c`d', cast(id % 3 as string)) as `Größe`"
+    )
+    for _ in range(2):
+        placed = evenly.by_key(
+            rows, key=["a.b", "Größe.`c``d`"], instances=3, slot="my.slot", remember=f"file:{tmp_path}/odd [1] name"
+        )
+        assert same(placed.drop("`my.slot`"), rows)
+        assert same(evenly.split_by_key(rows, key="__evenly_x", instances=1, remember=tmp_path / "x").drop("part"), rows)
+    assert len(learnings) == 2
+    assert [len(it.runs) for it in kept(spark, tmp_path / "x")] == [2]
+    assert len(kept(spark, tmp_path / "odd [1] name")) == 1
+
+
 def test_an_empty_first_run_promises_nothing(spark, rows, learnings, tmp_path):
     assert place(rows.limit(0), tmp_path).count() == 0
     assert place(rows, tmp_path).count() == 2_000
