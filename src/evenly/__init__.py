@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from evenly.spark.keyed.split import split_by_key
     from evenly.spark.keyed.write_by_key import write_by_key
     from evenly.spark.placing.check_placement import check_placement
+    from evenly.spark.placing.explain import explain
     from evenly.spark.placing.placed_rows import placed_rows
     from evenly.spark.sending.send import send
     from evenly.spark.sending.stream_send import stream_send
@@ -73,6 +74,7 @@ __all__ = [
     "check_placement",
     "diagnose_checkpoint",
     "diagnose_keys",
+    "explain",
     "failed_rows",
     "find_peak",
     "good_rows",
@@ -120,6 +122,7 @@ _ON_SPARK = {
     "check_placement": "evenly.spark.placing.check_placement",
     "diagnose_checkpoint": "evenly.spark.diagnosis",
     "diagnose_keys": "evenly.spark.diagnosis",
+    "explain": "evenly.spark.placing.explain",
     "failed_rows": "evenly.spark.costs.skipped",
     "good_rows": "evenly.spark.costs.skipped",
     "join_by_key": "evenly.spark.keyed.join_by_key",

@@ -41,6 +41,9 @@ COMMANDS = {
         "profile",
         "Measure what threads of an operator carry on one slot: the peak stable rate, cpu and memory for each number of them.",
     ),
+    "remember": _Command(
+        "evenly.cli.remember", "app", "Look at what runs with remember= have left for the next ones, or have it learnt anew."
+    ),
     "run": _Command("evenly.cli.run", "run_command", "Run a dataflow on Spark: as a streaming query, or once over tables."),
     "paper": _Command("evenly.cli.paper", "app", "Rerun a published paper and compare."),
     "simulate": _Command("evenly.cli.simulate", "app", "Try groupings on your own data, without Spark."),

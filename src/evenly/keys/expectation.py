@@ -88,14 +88,14 @@ def expectation(
     held_back = [one for one in held_back if not one.empty]
     if learnt.empty or not held_back:
         return None
-    low_pct, high_pct = _by_chance(learnt, new_rows, capacities)
+    low_pct, high_pct = by_chance(learnt, new_rows, capacities)
     shown = [_shown(one, new_rows, capacities) for one in held_back]
     point_pct = max(point for point, _ in shown)
     high_pct = max(high_pct, *(high for _, high in shown))
     return Expectation(min(max(point_pct, low_pct), high_pct), low_pct, high_pct, min(one.rows for one in held_back))
 
 
-def _by_chance(learnt: Weighed, new_rows: float, capacities: F64 | None) -> tuple[float, float]:
+def by_chance(learnt: Weighed, new_rows: float, capacities: F64 | None) -> tuple[float, float]:
     """The range of λ for new rows like those seen.
 
     An instance's share of the new rows differs from that of the seen ones by the chance in both. Chance in the seen ones can

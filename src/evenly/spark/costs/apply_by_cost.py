@@ -23,6 +23,8 @@ from evenly.spark.costs.stage import CallStage, results_of
 from evenly.spark.costs.watch import CostWatch
 from evenly.spark.frames import check_frame
 from evenly.spark.jvm.sizes import size_of
+from evenly.spark.remembering.costs import cost_memory
+from evenly.spark.remembering.store import Where
 
 Costs = CostModel | str | os.PathLike[str]
 _LOG = logging.getLogger(__name__)
@@ -40,6 +42,7 @@ def apply_by_cost(
     call: CallOptions = ONE_ROW_AT_A_TIME,
     routers: int | None = None,
     watch: CostWatch | None = None,
+    remember: Where | None = None,
 ) -> DataFrame:
     """Run `function` on every row of `df`, in `instances` tasks that all have about the same work.
 
@@ -62,6 +65,9 @@ def apply_by_cost(
     - `routers`: tasks that deal out the rows through Python; None: none, but where they are expected to pay (few rows, or one
       that costs as much as half an instance's work). Else rows are dealt in turn from the costliest down, in the JVM.
     - `watch`: a `CostWatch` that says what was decided and measured, and gives a model for the next run.
+    - `remember`: instead of `costs`, a folder on any path that Spark can write to, or a name below the one of the setting
+      `spark.evenly.remember`. What is measured is written there after the first action on the result, and read by the next
+      run. Nothing that is wrong with the folder stops a job. One folder is for one function.
 
     Spark may run a task again (a lost worker, speculation), and the function is then called again for its rows; each row is
     still in the result once. Where dealing by cost is not expected to save more than routing takes, rows go out evenly.
@@ -71,7 +77,11 @@ def apply_by_cost(
         raise StreamingMismatch("apply_by_cost works on a batch DataFrame: use stream_apply_by_cost for a stream")
     options = StageOptions(instances, objective, routers, call)
     check_watch(watch)
-    model = None if costs is None else loaded(costs, df.sparkSession)
+    kept = cost_memory(df, remember, None if cost_key is None else checked_key(cost_key), costs=costs)
+    model = kept.model() if kept is not None else None if costs is None else loaded(costs, df.sparkSession)
+    if kept is not None:
+        watch = CostWatch() if watch is None else watch
+        watch.keep_in(kept)
     expressions = chosen_key(cost_key, model)
     stage = CallStage.of(df, function, schema, options)
     if model is not None:

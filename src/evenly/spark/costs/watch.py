@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 from pyspark.sql import DataFrame, Observation
@@ -21,6 +22,7 @@ from evenly.measures.load import imbalance_pct
 from evenly.notebook import shown
 from evenly.spark.costs.candidates import by_best_key
 from evenly.spark.jvm.observed import is_observed
+from evenly.spark.remembering.costs import CostMemory
 from evenly.worker.executing import REPORT
 
 _BATCHES = 64
@@ -62,6 +64,11 @@ class CostWatch:
         self._known: tuple[InstanceReport, ...] | None = None
         self._learnt: CostModel | None = None
         self._batches: deque[WatchedBatch] = deque(maxlen=_BATCHES)
+        self._kept: CostMemory | None = None
+
+    def keep_in(self, kept: CostMemory) -> None:
+        """Have what is measured written there, too."""
+        self._kept = kept
 
     def observe(
         self, ran: DataFrame, model: CostModel, *, decision: DealingChoice, candidates: tuple[str, ...] = ()
@@ -70,8 +77,12 @@ class CostWatch:
         yet, and reports tell what rows cost beside the ids of each."""
         if self._observation is not None:
             raise InvalidParameter("this watch was given to another call of apply_by_cost: make one for each call")
-        self._observation = Observation()
+        name = f"evenly_costs_{uuid4().hex}"
+        self._observation = Observation(name)
         self._model, self._decision, self._candidates, self._ran = model.copy(), decision, candidates, ran
+        if self._kept is not None:
+            before = self._model.copy()
+            self._kept.await_reports(name, lambda told: _learnt(before, candidates, _numbered(told)))
         return ran.observe(self._observation, F.expr(f"collect_list({REPORT}) as {REPORT}"))
 
     def take(self, batch_id: int, decision: BatchDecision, reports: Sequence[InstanceReport], model: CostModel) -> None:
@@ -109,7 +120,7 @@ class CostWatch:
             told = self._scheduled()
             if told is None:
                 return self._model.copy()
-            self._learnt = by_best_key(told, self._candidates) if self._candidates else self._model.copy().learn_all(told)
+            self._learnt = _learnt(self._model, self._candidates, told)
         return self._learnt.copy()
 
     @property
@@ -156,7 +167,12 @@ class CostWatch:
         return self._known
 
 
-def _numbered(reports: list[InstanceReport]) -> tuple[InstanceReport, ...]:
+def _learnt(model: CostModel, candidates: tuple[str, ...], told: tuple[InstanceReport, ...]) -> CostModel:
+    """What is known after a run: what was known before, and what it reported."""
+    return by_best_key(told, candidates) if candidates else model.copy().learn_all(told)
+
+
+def _numbered(reports: Sequence[InstanceReport]) -> tuple[InstanceReport, ...]:
     """Reports by instance, from 0 on: in a union the partitions of a stage are counted after those of others."""
     first = min((report.instance for report in reports), default=0)
     return tuple(sorted((replace(it, instance=it.instance - first) for it in reports), key=lambda it: it.instance))

@@ -53,7 +53,7 @@ def _found(plan: Any, above: tuple[tuple[str, ...], ...]) -> Iterator[ShuffledAg
     kind = plan.getClass().getSimpleName()
     if kind == "ShuffleExchangeExec":
         columns = _hashed_by(plan)
-        if columns and _is_slot(columns[-1]) and plan.shuffleOrigin().toString() == _BY_KEY:
+        if columns and is_slot(columns[-1]) and plan.shuffleOrigin().toString() == _BY_KEY:
             placed_by = tuple(column_name(column) for column in columns)
             for by in above:
                 # By a part of the key, or by other columns, another question is asked.
@@ -64,11 +64,12 @@ def _found(plan: Any, above: tuple[tuple[str, ...], ...]) -> Iterator[ShuffledAg
             above = (*above, tuple(column_name(column) for column in columns))
     elif any(word in kind for word in _CONSUMERS) and _groups_by_slot(plan):
         above = ()  # What is shuffled above are the results of groups that were found where they are.
-    for child in _below(plan, kind):
+    for child in below(plan, kind):
         yield from _found(child, above)
 
 
-def _below(plan: Any, kind: str) -> Iterator[Any]:
+def below(plan: Any, kind: str) -> Iterator[Any]:
+    """What a node of a physical plan reads, also where Spark shows no children."""
     if kind == "AdaptiveSparkPlanExec":
         yield plan.executedPlan() if plan.isFinalPlan() else plan.initialPlan()
     elif kind == "InMemoryTableScanExec":
@@ -76,27 +77,29 @@ def _below(plan: Any, kind: str) -> Iterator[Any]:
     elif kind in _LEADS_TO:
         yield getattr(plan, _LEADS_TO[kind])()
     else:
-        yield from _each(plan.children())
+        yield from each(plan.children())
 
 
 def _hashed_by(shuffle: Any) -> list[Any]:
     partitioning = shuffle.outputPartitioning()
     if "HashPartitioning" not in partitioning.getClass().getSimpleName():
         return []
-    return list(_each(partitioning.expressions()))
+    return list(each(partitioning.expressions()))
 
 
 def _groups_by_slot(plan: Any) -> bool:
-    for wanted in _each(plan.requiredChildDistribution()):
-        if wanted.getClass().getSimpleName() == "ClusteredDistribution" and any(map(_is_slot, _each(wanted.clustering()))):
+    for wanted in each(plan.requiredChildDistribution()):
+        if wanted.getClass().getSimpleName() == "ClusteredDistribution" and any(map(is_slot, each(wanted.clustering()))):
             return True
     return False
 
 
-def _is_slot(column: Any) -> bool:
+def is_slot(column: Any) -> bool:
+    """Whether a column of a plan is a marked slot."""
     return column.getClass().getSimpleName() == "AttributeReference" and bool(column.metadata().contains(MARK))
 
 
-def _each(found: Any) -> Iterator[Any]:
+def each(found: Any) -> Iterator[Any]:
+    """The elements of a Scala sequence."""
     for at in range(found.size()):
         yield found.apply(at)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 from pyspark.sql import Column, DataFrame
@@ -21,6 +22,8 @@ from evenly.spark.keyed.split import placed_by_part, planned_split
 from evenly.spark.nested_types import parts_of
 from evenly.spark.placing.own_columns import own_name
 from evenly.spark.python_workers import check_python, on_workers
+from evenly.spark.remembering.memory import Memory
+from evenly.spark.remembering.store import Where
 from evenly.worker.groups.merging import HOME, PARTIAL, merger, stage_names, starter
 from evenly.worker.groups.pandas_rows import Conversion
 
@@ -39,6 +42,7 @@ def aggregate_by_key(
     way: SplitWay = "dkg+pkg",
     tolerance_pct: float | None = 2.0,
     seed: int = 0,
+    remember: Where | None = None,
 ) -> DataFrame:
     """One result per key, as `groupBy(key)` gives it, also where one key has more rows than an instance should have.
 
@@ -53,7 +57,7 @@ def aggregate_by_key(
     else, nothing is learnt: Spark combines the rows of a key before it shuffles them, so a hot key does not hurt.
 
     Parameters are those of `split_by_key`. Raises `KeyTooHot` for a function that does not merge (`merge=None`) if a key
-    has more than an instance's fair share.
+    has more than an instance's fair share, as the mapping says (with `remember` one that this run has learnt).
     """
     check_frame(df)
     native = [aggregate for aggregate in aggregates if isinstance(aggregate, Column)]
@@ -67,12 +71,25 @@ def aggregate_by_key(
     check_python(df.sparkSession, pandas=True)
     check_distinct(df)
     _check_given(df)
-    names, planned = planned_split(
-        df, key=key, instances=instances, mapping=mapping, fit_on=fit_on, way=way, tolerance_pct=tolerance_pct, seed=seed
+    plan = partial(
+        planned_split,
+        df,
+        key=key,
+        instances=instances,
+        mapping=mapping,
+        fit_on=fit_on,
+        way=way,
+        tolerance_pct=tolerance_pct,
+        seed=seed,
+        remember=remember,
+        by="aggregate_by_key",
     )
+    names, planned, kept = plan()
+    if merging.merge is None and planned.needs_merge and kept.doubted("a key was too hot for a function that does not merge"):
+        names, planned, kept = plan()  # what earlier runs had is no reason to fail this one
     if merging.merge is None and planned.needs_merge:
         raise KeyTooHot(_too_hot(df, names, planned))
-    return _Run(df, merging, names, planned).result(spread_on)
+    return _Run(df, merging, names, planned).result(spread_on, kept)
 
 
 class _Run:
@@ -91,9 +108,9 @@ class _Run:
                 "leave it out of the schema"
             )
 
-    def result(self, spread_on: str | Sequence[str] | None) -> DataFrame:
+    def result(self, spread_on: str | Sequence[str] | None, kept: Memory) -> DataFrame:
         """Keys on their instances, sorted, so that a worker cuts its instance into groups itself."""
-        placed = placed_by_part(self.df, self.planned, self.names, spread_on)
+        placed = placed_by_part(self.df, self.planned, self.names, spread_on, kept)
         kinds = tuple(field.dataType for field in self.keys)
         sent = lay_out(placed.schema, self.names, kinds, flagged=True)
         rows = sent.of(placed.sortWithinPartitions(*key_columns(self.names)))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
+from functools import partial
+
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from evenly.checks import checked_instances
@@ -11,13 +13,15 @@ from evenly.keys.mapping import Mapping
 from evenly.spark.features import Feature, has
 from evenly.spark.frames import check_frame, check_new_column
 from evenly.spark.jvm.placement_listener import tell_of_shuffles
-from evenly.spark.keyed.keys import Key, key_columns, key_names, quoted
+from evenly.spark.keyed.keys import Key, key_columns, key_names, quoted, type_names
 from evenly.spark.keyed.learning import learn_mapping
 from evenly.spark.placing.canary import check_slots_lead, slots_lead
 from evenly.spark.placing.mapping_check import check_mapping
 from evenly.spark.placing.own_columns import own_name
-from evenly.spark.placing.placement import AT, with_instance, with_slot
+from evenly.spark.placing.placement import AT, Span, with_instance, with_slot, with_slot_of_window
 from evenly.spark.placing.slot_mark import marked
+from evenly.spark.remembering.memory import memory
+from evenly.spark.remembering.store import Where
 
 _SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 
@@ -32,6 +36,7 @@ def by_key(
     fit_on: DataFrame | None = None,
     tolerance_pct: float | None = 2.0,
     seed: int = 0,
+    remember: Where | None = None,
 ) -> DataFrame:
     """Spread the keys of `df` over `instances` partitions so that all have about the same number of rows.
 
@@ -51,6 +56,13 @@ def by_key(
     The mapping of keys to instances is learnt from `df`, which reads `df` once more (a sample of it, see
     `learn_mapping`). Give `fit_on=` a smaller or an earlier DataFrame with the same key columns to learn from that
     instead, or `mapping=` to skip learning. Cache `df` if it is costly to compute.
+
+    `remember` is a folder on any path that Spark can write to, or a name below the folder of the setting
+    `spark.evenly.remember`: the first run learns and writes the mapping there, later ones read it and place at once. What each
+    instance then gets is counted on the way, and where λ has drifted from what was promised the next run learns anew (see
+    docs/keys.md). It never changes a result, and nothing that is wrong with the folder stops a job.
+    An application has one mapping for all slots of a folder, so both sides of a join may name it; what drifts is learnt anew by
+    the next application. (With `slot=None`, and in all other calls, by the next call.)
 
     Two sides of a join go under one mapping. Their key columns must be of types that Spark hashes alike, in the same order;
     their names may differ. A name that is exactly a column of `df` is that column (also `"a.b"`), else it is a path to a
@@ -73,25 +85,16 @@ def by_key(
     names = key_names(df, key)
     if slot is not None:
         check_new_column(df, slot, "slot")
+    kept = memory(df, remember, names, instances, mapping=mapping, by="by_key")
     if mapping is None:
-        if df.isStreaming and slot is not None:
-            raise StreamingMismatch(
-                "the keys of a stream must have the same slots whenever its query starts, or they do not find their state: use "
-                "stream_by_key, which keeps the mapping beside the checkpoint, or learn one once, learn_mapping(earlier_rows, "
-                "...).save(path), and give mapping=Mapping.load(path) at every start"
-            )
-        if df.isStreaming and fit_on is None:
-            raise StreamingMismatch(
-                "a mapping cannot be learnt from a streaming DataFrame: give mapping=, or fit_on= with a batch of earlier rows"
-            )
-        if fit_on is not None:
-            check_frame(fit_on, "fit_on")
-        mapping = learn_mapping(
-            df if fit_on is None else fit_on, key=key, instances=instances, tolerance_pct=tolerance_pct, seed=seed
-        )
+        _check_learnable(df, fit_on, slot)
+        learnt_on = df if fit_on is None else fit_on
+        learn = partial(learn_mapping, learnt_on, key=key, instances=instances, tolerance_pct=tolerance_pct, seed=seed)
+        mapping = kept.mapping(learn) if slot is None else kept.slot_mapping(learn, names, type_names(df, names))
     check_mapping(mapping, df, names, instances)
     if slot is None and has(df.sparkSession, Feature.REPARTITION_BY_ID):
-        return with_instance(df, mapping, names, AT).repartitionById(instances, AT).drop(AT)
+        routed = kept.observed(with_instance(df, mapping, names, AT), mapping.fitted_loads)
+        return routed.repartitionById(instances, AT).drop(AT)
     if df.isStreaming:
         check_slots_lead(df.sparkSession, by="by_key of a stream")
         return _placed_by_own_slot(df, mapping, names) if slot is None else _streaming(df, mapping, names, slot)
@@ -101,8 +104,28 @@ def by_key(
     if slot is None:
         return _placed_by_own_slot(df, mapping, names)
     tell_of_shuffles(df, slot)
-    placed = marked(with_slot(df, mapping, names, slot), slot, names)
+
+    def observed(rows: DataFrame, instance: Column, _id: Column, _newest: Column | None) -> DataFrame:
+        return kept.observed(rows, mapping.fitted_loads, instance)
+
+    slotted = with_slot_of_window(df, [Span(mapping)], names, slot, window=None, observe=observed)
+    placed = marked(slotted, slot, names)
     return placed.repartition(instances, *key_columns(names), quoted(slot))
+
+
+def _check_learnable(df: DataFrame, fit_on: DataFrame | None, slot: str | None) -> None:
+    if df.isStreaming and slot is not None:
+        raise StreamingMismatch(
+            "the keys of a stream must have the same slots whenever its query starts, or they do not find their state: use "
+            "stream_by_key, which keeps the mapping beside the checkpoint, or learn one once, learn_mapping(earlier_rows, "
+            "...).save(path), and give mapping=Mapping.load(path) at every start"
+        )
+    if df.isStreaming and fit_on is None:
+        raise StreamingMismatch(
+            "a mapping cannot be learnt from a streaming DataFrame: give mapping=, or fit_on= with a batch of earlier rows"
+        )
+    if fit_on is not None:
+        check_frame(fit_on, "fit_on")
 
 
 def _streaming(df: DataFrame, mapping: Mapping, names: tuple[str, ...], slot: str) -> DataFrame:

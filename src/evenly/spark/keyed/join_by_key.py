@@ -24,6 +24,8 @@ from evenly.spark.keyed.learning import learn_mapping
 from evenly.spark.keyed.split import POSITION
 from evenly.spark.placing.mapping_check import check_fit, check_is, check_same_types, common_type, hashed_alike
 from evenly.spark.placing.own_columns import own_name
+from evenly.spark.remembering.memory import Memory, key_memory
+from evenly.spark.remembering.store import Where
 
 _LOG = logging.getLogger(__name__)
 
@@ -43,6 +45,7 @@ def join_by_key(
     spread_on: str | Sequence[str] | None = None,
     tolerance_pct: float | None = 2.0,
     seed: int = 0,
+    remember: Where | None = None,
 ) -> DataFrame:
     """`left.join(right, on, how)` over `instances` partitions of about the same number of rows, hot keys included.
 
@@ -66,13 +69,16 @@ def join_by_key(
       on the order of rows, keys stay whole: a task that runs again must send its rows where they went before. Name columns
       that stay the same to split them nevertheless. "position" is that of `split_by_key`, with the same condition.
 
+    - `remember` is that of `by_key`, of the side that is learnt from.
+
     Where Spark would copy a small side to every executor, and on a Spark before 4.1, the join is Spark's own; where no key is
     hot and a hash is even enough, keys are placed by hash. `plan_join` tells which and why, and it is logged.
     """
     asked = _Asked.of(left, right, on=on, how=how, instances=instances, split=split, spread_on=spread_on)
-    plan = asked.planned(mapping, tolerance_pct=tolerance_pct, seed=seed)
+    kept = asked.memory(remember, mapping)
+    plan = asked.planned(mapping, tolerance_pct=tolerance_pct, seed=seed, kept=kept)
     _LOG.info("join_by_key: %s", plan)
-    return asked.joined(plan)
+    return asked.joined(plan, kept)
 
 
 def plan_join(
@@ -97,7 +103,7 @@ def plan_join(
     It learns as that does, and runs nothing else.
     """
     asked = _Asked.of(left, right, on=on, how=how, instances=instances, split=split, spread_on=spread_on)
-    return asked.planned(mapping, tolerance_pct=tolerance_pct, seed=seed)
+    return asked.planned(mapping, tolerance_pct=tolerance_pct, seed=seed, kept=Memory())
 
 
 @dataclass(frozen=True)
@@ -150,7 +156,21 @@ class _Asked:
         by = tuple(map(_copy, range(len(hashed)))) if ours else tuple(named(on, "on"))
         return cls(frames, keys, hashed, Joining(kind, by, ours), instances, chosen, spread)
 
-    def planned(self, mapping: Mapping | SplitMapping | None, *, tolerance_pct: float | None, seed: int) -> JoinPlan:
+    @property
+    def learnt_from(self) -> Side:
+        """The side whose rows are the loads of keys."""
+        return self.split or _larger(self.frames["left"], self.frames["right"])
+
+    def memory(self, remember: Where | None, mapping: Mapping | SplitMapping | None) -> Memory:
+        """What is remembered of the rows that loads are learnt from."""
+        if remember is None:
+            return Memory()
+        df, names = self.frames[self.learnt_from], self.keys[self.learnt_from].names
+        return key_memory(df, remember, names, self.types, self.instances, mapping=mapping, by="join_by_key", use="join")
+
+    def planned(
+        self, mapping: Mapping | SplitMapping | None, *, tolerance_pct: float | None, seed: int, kept: Memory
+    ) -> JoinPlan:
         """The way to join; learns if no mapping is given and one is needed."""
         if mapping is not None:
             check_is(mapping, Mapping, SplitMapping)
@@ -172,27 +192,35 @@ class _Asked:
             )
             side = None
         if mapping is None:
-            mapping = self._learnt(tolerance_pct, seed)
+            mapping = kept.mapping(lambda: self._learnt(tolerance_pct, seed))
         plan = planned_join(mapping, self.joining.how, side)
         return plan if plan.mapping is None else replace(plan, mapping=_typed(plan.mapping, self.types))
 
     def _learnt(self, tolerance_pct: float | None, seed: int) -> Mapping:
         """Loads of keys: rows of the side that is split, those that have a key."""
-        side = self.split or _larger(self.frames["left"], self.frames["right"])
-        key, df = self.keys[side], self.frames[side].where(~self.keys[side].has_null)
+        key = self.keys[self.learnt_from]
+        df = self.frames[self.learnt_from].where(~key.has_null)
         cast, names, _ = key.cast(df)
         called = [f"key_{at}" for at in range(len(names))]
         learnt_on = cast.select(*(F.col(name).alias(it) for name, it in zip(names, called, strict=True)))
         learnt = learn_mapping(learnt_on, key=called, instances=self.instances, tolerance_pct=tolerance_pct, seed=seed)
         return replace(learnt, columns=key.names)
 
-    def joined(self, plan: JoinPlan) -> DataFrame:
+    def joined(self, plan: JoinPlan, kept: Memory) -> DataFrame:
         """The join in the way of a plan."""
         frames = self._with_copies()
         if plan.way in ("broadcast", "plain"):
             return self.joining.plain(frames["left"], frames["right"])
         sides = {
-            side: placed_side(df, side, self.keys[side], self.joining.how, plan, self.spread_on[side])
+            side: placed_side(
+                df,
+                side,
+                self.keys[side],
+                self.joining.how,
+                plan,
+                self.spread_on[side],
+                kept if side == self.learnt_from else Memory(),
+            )
             for side, df in frames.items()
         }
         return self.joining.placed(sides["left"], sides["right"])

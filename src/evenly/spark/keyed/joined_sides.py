@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 
+import numpy as np
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, StructType
@@ -24,6 +25,7 @@ from evenly.spark.keyed.split import NUMBER, POSITION, hashable, numbering, with
 from evenly.spark.placing.lookup import Table, entry_or_null, lookup_tables
 from evenly.spark.placing.own_columns import own_name
 from evenly.spark.placing.placement import AT, with_instance
+from evenly.spark.remembering.memory import Memory
 
 _FOUND = own_name("found")
 
@@ -84,9 +86,18 @@ class Joining:
 
 
 def placed_side(
-    df: DataFrame, side: Side, key: JoinKey, how: JoinHow, plan: JoinPlan, spread_on: str | Sequence[str] | None
+    df: DataFrame,
+    side: Side,
+    key: JoinKey,
+    how: JoinHow,
+    plan: JoinPlan,
+    spread_on: str | Sequence[str] | None,
+    kept: Memory,
 ) -> DataFrame:
-    """`df` on its instances, with `AT` last. Rows without a key are dropped or, where they come out, spread."""
+    """`df` on its instances, with `AT` last. Rows without a key are dropped or, where they come out, spread.
+
+    `kept` is told where those that have a key went; without a mapping an even spread was promised.
+    """
     alone = comes_out_alone(how, side)
     if not alone:
         df = df.where(~key.has_null)
@@ -103,6 +114,8 @@ def placed_side(
         apart = F.monotonically_increasing_id() if spread_on == POSITION else hashed("xxhash64", _spelled(df, spread_on))
         any_instance = F.pmod(apart, F.lit(plan.instances)).cast("int")
         steps = steps.withColumn(AT, F.when(key.has_null, any_instance).otherwise(F.col(AT)))
+    promised = np.zeros(plan.instances) if plan.mapping is None else plan.mapping.fitted_loads
+    steps = kept.observed(steps, promised, F.when(~key.has_null, F.col(AT)))
     return steps.drop(*added).repartitionById(plan.instances, AT)
 
 

@@ -8,6 +8,7 @@ only some of the tasks that follow run again (SPARK-38388). All of it is column 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 from pyspark.sql import Column, DataFrame
@@ -26,6 +27,8 @@ from evenly.spark.placing.lookup import entry_or_null, lookup_tables, smallest
 from evenly.spark.placing.mapping_check import check_is, check_mapping
 from evenly.spark.placing.own_columns import own_name
 from evenly.spark.placing.placement import AT, with_instance
+from evenly.spark.remembering.memory import Memory, memory
+from evenly.spark.remembering.store import Where
 
 POSITION = "position"
 NUMBER = own_name("number")
@@ -46,6 +49,7 @@ def split_by_key(
     way: SplitWay = "dkg+pkg",
     tolerance_pct: float | None = 2.0,
     seed: int = 0,
+    remember: Where | None = None,
 ) -> DataFrame:
     """Spread the keys of `df` over `instances` partitions, keys too hot for one over several, all others whole.
 
@@ -61,16 +65,25 @@ def split_by_key(
       are all alike. A retried
       task must then find its rows in the same order, as it does when it reads files or a table, but not after a
       shuffle or a sample: use it on such an input only.
-    - `mapping`, `fit_on`, `tolerance_pct` and `seed` are those of `by_key`; a `Mapping` is planned with `way`, see
+    - `mapping`, `fit_on`, `tolerance_pct`, `seed` and `remember` are those of `by_key`; a `Mapping` is planned with `way`, see
       `evenly.keys.hot_keys.split_hot_keys`; a `SplitMapping` is followed as it is.
 
     A streaming `df` is refused: parts of a key would need a merge of their state. Use it inside foreachBatch.
     """
-    names, planned = planned_split(
-        df, key=key, instances=instances, mapping=mapping, fit_on=fit_on, way=way, tolerance_pct=tolerance_pct, seed=seed
+    names, planned, kept = planned_split(
+        df,
+        key=key,
+        instances=instances,
+        mapping=mapping,
+        fit_on=fit_on,
+        way=way,
+        tolerance_pct=tolerance_pct,
+        seed=seed,
+        remember=remember,
+        by="split_by_key",
     )
     check_new_column(df, part, "part")
-    placed = placed_by_part(df, planned, names, spread_on)
+    placed = placed_by_part(df, planned, names, spread_on, kept)
     return placed.withColumnRenamed(AT, part).drop(NUMBER)
 
 
@@ -84,29 +97,35 @@ def planned_split(
     way: SplitWay,
     tolerance_pct: float | None,
     seed: int,
-) -> tuple[tuple[str, ...], SplitMapping]:
-    """The key columns, and the mapping to follow: learnt, planned or given."""
+    remember: Where | None,
+    by: str,
+) -> tuple[tuple[str, ...], SplitMapping, Memory]:
+    """The key columns, the mapping to follow (learnt, remembered, planned or given), and what is remembered of it."""
     check_frame(df)
     instances = checked_instances(instances)
     names = key_names(df, key)
     require(df.sparkSession, Feature.REPARTITION_BY_ID, by="a key that is split", remedy="Keep keys whole with by_key")
     if df.isStreaming:
         raise StreamingMismatch("keys of a streaming DataFrame cannot be split: use it on the batches of foreachBatch")
+    kept = memory(df, remember, names, instances, mapping=mapping, by=by)
     if mapping is None:
         learnt_on = df if fit_on is None else fit_on
         check_frame(learnt_on, "df" if fit_on is None else "fit_on")
-        mapping = learn_mapping(learnt_on, key=key, instances=instances, tolerance_pct=tolerance_pct, seed=seed)
+        mapping = kept.mapping(
+            partial(learn_mapping, learnt_on, key=key, instances=instances, tolerance_pct=tolerance_pct, seed=seed)
+        )
     check_is(mapping, Mapping, SplitMapping)
     planned = mapping if isinstance(mapping, SplitMapping) else split_hot_keys(mapping, way=way)
     check_mapping(planned.light, df, names, instances)
-    return names, planned
+    return names, planned, kept
 
 
 def placed_by_part(
-    df: DataFrame, mapping: SplitMapping, names: tuple[str, ...], spread_on: str | Sequence[str] | None
+    df: DataFrame, mapping: SplitMapping, names: tuple[str, ...], spread_on: str | Sequence[str] | None, kept: Memory
 ) -> DataFrame:
-    """`df` repartitioned, with `AT` and `NUMBER` last, as `with_part` gives them."""
-    return with_part(df, mapping, names, spread_on).repartitionById(mapping.instances, AT)
+    """`df` repartitioned, with `AT` and `NUMBER` last, as `with_part` gives them; and what `kept` wants to know of it."""
+    routed = kept.observed(with_part(df, mapping, names, spread_on), mapping.fitted_loads)
+    return routed.repartitionById(mapping.instances, AT)
 
 
 def with_part(df: DataFrame, mapping: SplitMapping, names: tuple[str, ...], spread_on: str | Sequence[str] | None) -> DataFrame:

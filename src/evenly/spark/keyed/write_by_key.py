@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from functools import partial
 
 from pyspark.sql import DataFrame, DataFrameWriter
 
@@ -20,6 +21,8 @@ from evenly.spark.keyed.learning import learn_mapping
 from evenly.spark.keyed.split import NUMBER, placed_by_part
 from evenly.spark.placing.mapping_check import check_mapping
 from evenly.spark.placing.placement import AT
+from evenly.spark.remembering.memory import memory
+from evenly.spark.remembering.store import Where
 
 _LOG = logging.getLogger(__name__)
 _ROOM = 1.1
@@ -36,6 +39,7 @@ def write_by_key(
     spread_on: str | Sequence[str] | None = None,
     tolerance_pct: float | None = 2.0,
     seed: int = 0,
+    remember: Where | None = None,
 ) -> DataFrameWriter:
     """A writer of `df` in a folder for each key: a small key in one file, a large one in files of about `rows_per_file` rows.
 
@@ -49,6 +53,7 @@ def write_by_key(
     `mapping` (from `learn_mapping` over all rows of `df`, or as many: its loads are taken for rows) skips learning, which
     reads the key columns of `df` once more. `key` are columns, not fields of structs. `spread_on` is that of `join_by_key`:
     where no column tells the rows of a key apart and stays the same, keys stay whole, and one instance writes all their files.
+    `remember` is that of `by_key`: its loads are taken for rows too.
     """
     check_frame(df)
     instances = checked_instances(instances)
@@ -59,8 +64,10 @@ def write_by_key(
         raise StreamingMismatch("write_by_key writes a batch: use it inside foreachBatch")
     require(df.sparkSession, Feature.REPARTITION_BY_ID, by="write_by_key", remedy="Place whole keys with by_key(slot=None)")
     spread = what_spreads(df, names) if spread_on is None else spread_on
+    kept = memory(df, remember, names, instances, mapping=mapping, by="write_by_key")
     if mapping is None:
-        mapping = learn_mapping(df, key=key, instances=instances, tolerance_pct=tolerance_pct, seed=seed)
+        learn = partial(learn_mapping, df, key=key, instances=instances, tolerance_pct=tolerance_pct, seed=seed)
+        mapping = kept.mapping(learn)
     check_mapping(mapping, df, names, instances)
     if spread:
         planned = file_split(mapping, rows_per_file)
@@ -69,7 +76,7 @@ def write_by_key(
         _LOG.warning("write_by_key: no column tells rows of a key apart and stays the same: one instance writes all of a key")
     parts = int(planned.parts.size)
     _LOG.info("write_by_key: %d large keys in %d parts, λ %.1f %%", planned.split.size, parts, planned.fitted_imbalance_pct)
-    placed = placed_by_part(df, planned, names, spread or None).drop(AT, NUMBER)
+    placed = placed_by_part(df, planned, names, spread or None, kept).drop(AT, NUMBER)
     return placed.write.option("maxRecordsPerFile", int(rows_per_file * _ROOM)).partitionBy(*given)
 
 

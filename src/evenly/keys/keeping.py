@@ -1,0 +1,65 @@
+"""Whether a mapping that earlier runs have left is kept, told by what the rows of a run really gave each instance."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from evenly.errors import InvalidParameter
+from evenly.kernels.types import F64
+from evenly.keys.expectation import Weighed, by_chance
+from evenly.measures.load import imbalance_pct
+
+DRIFT_PCT = 5.0
+"""By how many percentage points λ may be off, beyond chance, before a mapping is learnt anew."""
+
+
+@dataclass(frozen=True)
+class Keeping:
+    """Whether to keep a mapping, and why: λ that its loads promised, λ of what was carried, and how many rows that were."""
+
+    anew: bool
+    why: str
+    promised_pct: float
+    carried_pct: float
+    rows: float
+
+
+def keeping(promised: F64, carried: F64, *, capacities: F64 | None = None, drift_pct: float = DRIFT_PCT) -> Keeping:
+    """Judge a mapping by a run: `promised` are the loads of its instances when it was learnt, `carried` the rows of the run.
+
+    It is kept if λ of what was carried is
+
+    - at most `drift_pct` points above what chance alone gives as many rows on as many instances, for nothing is to be
+      gained then; or
+    - within `drift_pct` points, and chance, of what was promised: the rows are as they were, and what is uneven among them
+      (a key that is hotter than an instance) would be so under a fresh mapping too.
+
+    Else keys have changed, in either direction, and it is to be learnt anew. Rows like those that it was learnt from are told
+    from others in nine of ten runs even with `drift_pct=0`, and λ of a run that leaves it kept is at most `drift_pct`
+    above what was promised, or above an even spread, and chance (`tests/property/test_keeping.py`). Without rows nothing is
+    known, and it is kept.
+    """
+    if not drift_pct >= 0.0:
+        raise InvalidParameter(f"drift_pct must be at least 0, got {drift_pct}")
+    if promised.shape != carried.shape:
+        raise InvalidParameter(f"{promised.size} instances were promised and {carried.size} carried rows")
+    rows, known = float(carried.sum()), float(promised.sum())
+    promised_pct = imbalance_pct(promised, capacities) if known > 0.0 else 0.0
+    if rows <= 0.0:
+        return Keeping(anew=False, why="there were no rows", promised_pct=promised_pct, carried_pct=0.0, rows=0.0)
+    carried_pct = imbalance_pct(carried, capacities)
+
+    def judged(why: str, *, anew: bool) -> Keeping:
+        return Keeping(anew, why, promised_pct, carried_pct, rows)
+
+    even = np.ones(promised.size) if capacities is None else capacities
+    _, chance_pct = by_chance(Weighed(even, np.inf), rows, capacities)
+    if carried_pct <= chance_pct + drift_pct:
+        return judged(f"λ {carried_pct:.1f} %, and chance alone may give {chance_pct:.1f} %", anew=False)
+    if known > 0.0:
+        low_pct, high_pct = by_chance(Weighed(promised, known), rows, capacities)
+        if low_pct - drift_pct <= carried_pct <= high_pct + drift_pct:
+            return judged(f"λ {carried_pct:.1f} %, as promised ({promised_pct:.1f} %)", anew=False)
+    return judged(f"λ {carried_pct:.1f} % where {promised_pct:.1f} % were promised", anew=True)

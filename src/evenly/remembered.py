@@ -1,0 +1,145 @@
+"""What runs of a job leave for the next ones, as a file: what was learnt, for what, and how it has turned out.
+
+One file is about one question (`Subject`): the rows of these key columns, of these types, over so many instances; or the costs
+by these expressions. A run with another question has another file, so jobs that share a folder do not undo each other's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal, Self
+
+from evenly.errors import DamagedData
+from evenly.files import KeptInFile
+from evenly.sealed import opened, sealed
+
+FORMAT = "evenly.remembered"
+FORMAT_VERSION = 1
+MOST_RUNS = 20
+"""Runs whose outcome is kept."""
+MOST_FILES = 32
+"""Subjects that are kept in one folder: the one that was learnt longest ago makes room."""
+MOST_BYTES = 1 << 26
+_NAME = re.compile(r"(rows|join|costs)-[0-9a-f]{16}\.json")
+
+Use = Literal["rows", "join", "costs"]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What something was learnt for. Whoever asks with another subject finds nothing.
+
+    - `use`: "rows" (a mapping of all rows of a key), "join" (of those of one side of a join that have a key), "costs".
+    - `columns` and `types`: the key columns in their order; of costs the expressions, which have no types.
+    - `instances`: over how many; 0 of costs, which hold for any number.
+    """
+
+    use: Use
+    columns: tuple[str, ...]
+    types: tuple[str, ...] = ()
+    instances: int = 0
+
+    @property
+    def file_name(self) -> str:
+        """The name of its file."""
+        told = json.dumps(asdict(self), sort_keys=True)
+        return f"{self.use}-{hashlib.sha256(told.encode()).hexdigest()[:16]}.json"
+
+    def __str__(self) -> str:
+        if self.use == "costs":
+            return f"costs by {', '.join(self.columns) or 'the column that tells them best'}"
+        typed = ", ".join(" ".join(pair) for pair in zip(self.columns, self.types, strict=False))
+        return f"{'a join by' if self.use == 'join' else 'rows by'} {typed} over {self.instances} instances"
+
+    @classmethod
+    def from_content(cls, content: dict[str, Any]) -> Self:
+        """What `asdict` made plain data of."""
+        use = content["use"]
+        if use not in ("rows", "join", "costs"):
+            raise ValueError(f"there is no use {use!r}")
+        return cls(use, tuple(content["columns"]), tuple(content["types"]), int(content["instances"]))
+
+
+@dataclass(frozen=True)
+class PastRun:
+    """A run and how it turned out.
+
+    `ended_at` is the time in UTC, `did` what the run did ("learnt", or "kept" what was there) and why; `promised_pct` and
+    `carried_pct` are λ of the rows as the mapping had them, and as they came (of costs: None, and λ of the measured work).
+    `anew` says whether the next run was to learn anew, and `judged` for what reason.
+    """
+
+    ended_at: str
+    did: Literal["learnt", "kept"]
+    why: str
+    rows: float
+    promised_pct: float | None
+    carried_pct: float
+    anew: bool
+    judged: str
+
+    @classmethod
+    def from_content(cls, content: dict[str, Any]) -> Self:
+        """What `asdict` made plain data of."""
+        promised = content["promised_pct"]
+        return cls(
+            str(content["ended_at"]),
+            "learnt" if content["did"] == "learnt" else "kept",
+            str(content["why"]),
+            float(content["rows"]),
+            None if promised is None else float(promised),
+            float(content["carried_pct"]),
+            bool(content["anew"]),
+            str(content["judged"]),
+        )
+
+
+@dataclass(frozen=True)
+class Remembered(KeptInFile):
+    """What was learnt (`content`, a `Mapping` or a `CostModel` as JSON), for what, when and why, and its last runs.
+
+    `identity` is that of one learning: what a run carried is told of what the run was placed by, and of nothing that was
+    learnt since. `anew` is the reason for which the next run is to learn anew; None to keep what is there.
+    """
+
+    subject: Subject
+    content: str
+    identity: str
+    learnt_at: str
+    why: str
+    anew: str | None = None
+    runs: tuple[PastRun, ...] = ()
+
+    def after(self, run: PastRun) -> Self:
+        """With one more run, and what follows from it. A reason to learn anew stays until that has been done."""
+        return replace(self, anew=run.judged if run.anew else self.anew, runs=(*self.runs, run)[-MOST_RUNS:])
+
+    def to_json(self) -> str:
+        """All of it as one JSON object with a checksum."""
+        return sealed(asdict(self), kind=FORMAT, version=FORMAT_VERSION)
+
+    @classmethod
+    def from_json(cls, text: str | bytes, *, source: str = "this text") -> Self:
+        """What `to_json` was called on. Anything else is refused."""
+        content = opened(text, kind=FORMAT, version=FORMAT_VERSION, what="memory of past runs", source=source)
+        try:
+            anew = content["anew"]
+            return cls(
+                Subject.from_content(content["subject"]),
+                str(content["content"]),
+                str(content["identity"]),
+                str(content["learnt_at"]),
+                str(content["why"]),
+                None if anew is None else str(anew),
+                tuple(map(PastRun.from_content, content["runs"])),
+            )
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
+            raise DamagedData(f"{source} is damaged ({error}). Delete it, and the next run learns anew") from error
+
+
+def is_memory(name: str) -> bool:
+    """Whether a file of this name is one of ours."""
+    return _NAME.fullmatch(name) is not None

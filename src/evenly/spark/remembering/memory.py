@@ -1,0 +1,197 @@
+"""A mapping that is learnt once: read if it is there, else learnt and written; and what its rows carried, told afterwards."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from evenly.errors import InvalidParameter, StreamingMismatch
+from evenly.kernels.types import F64
+from evenly.keys.keeping import keeping
+from evenly.keys.mapping import Mapping
+from evenly.remembered import PastRun, Subject, Use
+from evenly.spark.jvm.outcomes import await_outcome
+from evenly.spark.keyed.keys import type_names
+from evenly.spark.placing.mapping_check import check_fit
+from evenly.spark.placing.placement import AT
+from evenly.spark.remembering.store import Begun, Store, Where, now
+
+_LOG = logging.getLogger(__name__)
+_MOST_TOLD = 4_096
+"""Instances of which the rows are told; where there are more, the fullest are, and the others are taken for even."""
+_LEAST_TRACKED = 64
+_handed_out: dict[tuple[str, str], Mapping] = {}
+_handing_out: defaultdict[tuple[str, str], threading.Lock] = defaultdict(threading.Lock)
+
+
+class Memory:
+    """What a call remembers: here nothing. It learns, and observes no rows."""
+
+    def mapping(self, learn: Callable[[], Mapping]) -> Mapping:
+        """The mapping to place by; `learn` makes one."""
+        return learn()
+
+    def slot_mapping(self, learn: Callable[[], Mapping], _names: tuple[str, ...], _types: tuple[str, ...]) -> Mapping:
+        """The same, for rows that get a slot."""
+        return learn()
+
+    def doubted(self, _why: str) -> bool:
+        """Have what earlier runs have left learnt anew; False if this run has learnt it."""
+        return False
+
+    def observed(self, rows: DataFrame, _promised: F64, _instance: Column | None = None) -> DataFrame:
+        """`rows`, whose instance is the column `AT` or another one, with what tells how many each instance got."""
+        return rows
+
+
+class KeyMemory(Memory):
+    """What is remembered of the rows of a key, in a folder.
+
+    From the second call on nothing is read of the input but for its own work: the mapping comes from the folder. The first
+    action on the placed rows counts them by instance, natively and on their way, and `keys.keeping` judges by that whether
+    the next call learns anew. A mapping decides where rows go, never what comes out.
+    """
+
+    def __init__(self, spark: Any, remember: Where, subject: Subject, *, by: str) -> None:
+        self._spark, self._subject = spark, subject
+        self._store = Store(spark, remember, subject, by=by)
+        self._begun: Begun | None = None
+
+    def mapping(self, learn: Callable[[], Mapping]) -> Mapping:
+        made: list[Mapping] = []
+
+        def fresh() -> str:
+            made.append(learn())
+            return made[-1].to_json()
+
+        def usable(content: str) -> None:
+            found = Mapping.from_json(content, source=f"what is remembered in {self._store.path}")
+            check_fit(found, self._subject.columns, self._subject.types, self._subject.instances)
+            made.append(found)
+
+        self._begun = self._store.begun(fresh, usable)
+        return made[-1]
+
+    def slot_mapping(self, learn: Callable[[], Mapping], names: tuple[str, ...], types: tuple[str, ...]) -> Mapping:
+        """As `mapping`, and the same one for all slots of an application that are of this folder.
+
+        Two sides of a join by key and slot meet only under one mapping. So whatever is learnt meanwhile, by this
+        application or another, is for the next application; and another key may not have slots of the same folder.
+        """
+        place = (str(self._spark.sparkContext.applicationId), self._store.path)
+        with _handing_out[place]:
+            mapping = _handed_out.get(place)
+            if mapping is None:
+                mapping = _handed_out[place] = self.mapping(learn)
+                return mapping
+        try:
+            check_fit(mapping, names, types, self._subject.instances)
+        except InvalidParameter as error:
+            raise InvalidParameter(
+                f"{self._store.path} gave slots to rows of this application already, and two sides of a join need those of one "
+                f"mapping. {error}. For rows that are never joined with those, remember= another folder"
+            ) from error
+        return mapping
+
+    def doubted(self, why: str) -> bool:
+        if self._begun is None or self._begun.did == "learnt":
+            return False
+        self._store.save(replace(self._begun.remembered, anew=why))
+        return True
+
+    def observed(self, rows: DataFrame, promised: F64, instance: Column | None = None) -> DataFrame:
+        begun = self._begun
+        if begun is None:
+            return rows
+        size, name = promised.size, f"evenly_carried_{uuid4().hex}"
+
+        def take(row: Any) -> bool:
+            carried = read_counts(row.getString(1), float(row.getLong(0)), size)
+            if not carried.any():
+                return False  # these rows were not computed
+            found = keeping(promised, carried)
+            run = PastRun(
+                now(),
+                begun.did,
+                begun.why,
+                found.rows,
+                found.promised_pct,
+                found.carried_pct,
+                anew=found.anew,
+                judged=found.why,
+            )
+            self._store.ended(begun, run)
+            return True
+
+        await_outcome(self._spark, name, take)
+        return rows.observe(name, *counts(F.col(AT) if instance is None else instance, size))
+
+
+def memory(
+    df: DataFrame,
+    remember: Where | None,
+    names: tuple[str, ...],
+    instances: int,
+    *,
+    mapping: object,
+    by: str,
+    use: Use = "rows",
+) -> Memory:
+    """What a call remembers of the rows of `df` by the key columns `names`."""
+    return (
+        Memory()
+        if remember is None
+        else key_memory(df, remember, names, type_names(df, names), instances, mapping=mapping, by=by, use=use)
+    )
+
+
+def key_memory(
+    df: DataFrame,
+    remember: Where,
+    names: tuple[str, ...],
+    types: tuple[str, ...],
+    instances: int,
+    *,
+    mapping: object,
+    by: str,
+    use: Use = "rows",
+) -> KeyMemory:
+    """The same, for key columns that are hashed in these types."""
+    if mapping is not None:
+        raise InvalidParameter("give mapping= or remember=, not both: what is given needs not be remembered")
+    if df.isStreaming:
+        raise StreamingMismatch(
+            f"{by} remembers nothing of a stream, whose keys must have the same slots whenever its query starts: use "
+            "stream_by_key, which keeps the mapping beside the checkpoint"
+        )
+    return KeyMemory(df.sparkSession, remember, Subject(use, names, types, instances), by=by)
+
+
+def counts(instance: Column, size: int) -> list[Column]:
+    """Native aggregates of rows: how many have an instance, and how many each has, as a text."""
+    told = min(size, _MOST_TOLD) + 1  # null, of rows that do not count, is a value too
+    tracked = max(_LEAST_TRACKED, 2 ** (2 * told - 1).bit_length())
+    by_instance = F.call_function("approx_top_k", instance, F.lit(told), F.lit(tracked))
+    return [F.count(instance).alias("rows"), F.to_json(by_instance).alias("by_instance")]
+
+
+def read_counts(text: str | None, rows: float, size: int) -> F64:
+    """The rows of each instance, of what `counts` gave."""
+    carried = np.zeros(size)
+    for entry in json.loads(text or "[]"):
+        if entry.get("item") is not None:
+            carried[int(entry["item"])] = float(entry["count"])
+    others = np.flatnonzero(carried == 0.0)
+    if size > _MOST_TOLD and others.size:
+        carried[others] = max(0.0, rows - float(carried.sum())) / others.size
+    return carried

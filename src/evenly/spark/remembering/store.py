@@ -1,0 +1,171 @@
+"""The folder of what is remembered: one file for each subject, read and written whole.
+
+    <remember>/rows-1f0c….json     a mapping for the rows of some key columns over some instances, and its last runs
+    <remember>/costs-77ab….json    what rows cost
+
+Nothing here stops a job: what cannot be read is learnt anew, what cannot be written is not remembered, and both are told.
+Of two jobs that write at once the later write stays, whole. What a run has carried is only told of the learning that it was
+placed by; a file that was forgotten, or learnt anew by another job meanwhile, is left alone.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from evenly.errors import EvenlyError, InvalidParameter, NewerFormat
+from evenly.remembered import MOST_BYTES, MOST_FILES, PastRun, Remembered, Subject, is_memory
+from evenly.spark.features import Feature, require
+from evenly.spark.jvm.hadoop_files import Folder
+from evenly.spark.jvm.java_errors import Py4JError
+from evenly.spark.jvm.outcomes import settle
+
+Where = str | os.PathLike[str]
+"""A folder on any path that Spark can write to, or a name below the folder of the setting `spark.evenly.remember`."""
+
+SETTING = "spark.evenly.remember"
+_LOG = logging.getLogger(__name__)
+
+
+def folder_path(spark: Any, remember: object) -> str:
+    """The folder that is meant: a path, or a plain name below the folder of the session's setting."""
+    if isinstance(remember, os.PathLike):
+        return str(Path(remember).absolute())
+    if not isinstance(remember, str) or not remember.strip():
+        raise InvalidParameter(
+            f"remember must be a folder, such as '/data/evenly/users', or a name below the one of {SETTING}, got {remember!r}"
+        )
+    if "/" in remember:
+        return remember
+    if remember in (".", "..") or ":" in remember or "\\" in remember:
+        raise InvalidParameter(
+            f"remember={remember!r} is neither a path with a slash nor a plain name: give '/data/evenly/users'"
+        )
+    below = spark.conf.get(SETTING, None)
+    if not below:
+        raise InvalidParameter(
+            f"remember={remember!r} is a name below the folder of the setting {SETTING}, which this session does not have: "
+            f"spark.conf.set('{SETTING}', '/data/evenly'), or give a whole path"
+        )
+    return f"{below.rstrip('/')}/{remember}"
+
+
+@dataclass(frozen=True)
+class Begun:
+    """How a run began: with what, whether it had to be learnt, and why."""
+
+    remembered: Remembered
+    did: Literal["learnt", "kept"]
+    why: str
+
+
+class Store:
+    """What is remembered of one subject, for one call."""
+
+    def __init__(self, spark: Any, remember: Where, subject: Subject, *, by: str) -> None:
+        remedy = "Learn once, learn_mapping(...).save(path), and give mapping=Mapping.load(path)"
+        for feature in (Feature.FOLDERS, Feature.TOP_K):
+            require(spark, feature, by=f"remember= of {by}", remedy=remedy)
+        self.path, self._spark = folder_path(spark, remember), spark
+        self.subject, self._by = subject, by
+        self._folder: Folder | None = None
+        try:
+            self._folder = Folder(spark, self.path)
+        except InvalidParameter:
+            raise
+        except EvenlyError as error:
+            _LOG.warning("%s: nothing is remembered: %s", by, error)
+
+    def begun(self, learn: Callable[[], str], usable: Callable[[str], None]) -> Begun:
+        """What is remembered, if it is to be kept and `usable` raises nothing of ours about its content; else what `learn`
+        makes, which is written at once."""
+        settle(self._spark)
+        found = self._read(warn=True)
+        why = "nothing was remembered" if found is None else found.anew
+        if found is not None and why is None:
+            try:
+                usable(found.content)
+            except EvenlyError as error:
+                why = f"what was remembered cannot be used: {error}"
+                _LOG.warning("%s: %s", self._by, why)
+            else:
+                _LOG.info("%s: kept what was learnt at %s (%s)", self._by, found.learnt_at, self.path)
+                return Begun(found, "kept", f"learnt at {found.learnt_at}")
+        why = str(why)
+        _LOG.info("%s: learns what %s is to remember of %s: %s", self._by, self.path, self.subject, why)
+        runs = () if found is None else found.runs
+        fresh = Remembered(self.subject, learn(), uuid.uuid4().hex, now(), why, runs=runs)
+        self.save(fresh, new=found is None)
+        return Begun(fresh, "learnt", why)
+
+    def ended(self, begun: Begun, run: PastRun, content: str | None = None) -> None:
+        """Tell how a run turned out, and keep what it has learnt on the way (`content`)."""
+        current = self._read(warn=False)
+        if current is None or current.identity != begun.remembered.identity:
+            _LOG.info("%s: %s was forgotten or learnt anew while this ran: its outcome is not kept", self._by, self.path)
+            return
+        told = current.after(run)
+        self.save(told if content is None else replace(told, content=content))
+        if run.anew:
+            _LOG.warning("%s: %s: the next run learns anew (%s)", self._by, run.judged, self.path)
+
+    def save(self, remembered: Remembered, *, new: bool = False) -> None:
+        """Write it, whole; where that cannot be, say so."""
+        if self._folder is None:
+            return
+        try:
+            self._folder.write(self.subject.file_name, remembered.to_json())
+            if new:
+                self._make_room(self._folder)
+        except (EvenlyError, Py4JError) as error:
+            _LOG.warning("%s: what was learnt is not remembered: %s", self._by, error)
+
+    def _read(self, *, warn: bool) -> Remembered | None:
+        if self._folder is None:
+            return None
+        name = self.subject.file_name
+        source = f"{self.path}/{name}"
+        try:
+            size = self._folder.sizes_bytes().get(name)
+            if size is None:
+                return None
+            if size > MOST_BYTES:
+                raise InvalidParameter(f"{source} has {size:,} bytes, and no memory of past runs has")
+            found = Remembered.from_json(self._folder.read(name, checked_by_caller=True), source=source)
+        except NewerFormat as error:
+            _LOG.warning("%s: learns, and remembers nothing: %s", self._by, error)
+            self._folder = None  # what a later release has written is left alone
+            return None
+        except (EvenlyError, Py4JError) as error:
+            if warn:
+                _LOG.warning("%s: learns anew, for what is remembered cannot be read: %s", self._by, _first_line(error))
+            return None
+        return found if found.subject == self.subject else None
+
+    def _make_room(self, folder: Folder) -> None:
+        names = [name for name in folder.names() if is_memory(name) and name != self.subject.file_name]
+        if len(names) < MOST_FILES:
+            return
+        learnt = {}
+        for name in names:
+            try:
+                learnt[name] = Remembered.from_json(folder.read(name, checked_by_caller=True)).learnt_at
+            except (EvenlyError, Py4JError):
+                learnt[name] = ""
+        for name in sorted(learnt, key=lambda it: learnt[it])[: len(names) + 1 - MOST_FILES]:
+            folder.remove(name)
+
+
+def now() -> str:
+    """The time, in UTC, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)

@@ -1,0 +1,81 @@
+"""Whether a mapping is kept: rows like those promised leave it, rows that differ do not, and what is kept is bounded."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evenly.errors import InvalidParameter
+from evenly.keys.keeping import DRIFT_PCT, keeping
+
+instances = st.integers(1, 64)
+
+
+@settings(max_examples=60, deadline=None)
+@given(instances, st.integers(0, 2**32 - 1), st.floats(0.0, 3.0), st.integers(0, 100_000))
+def test_what_is_kept_is_near_what_was_promised_or_even(size, seed, skew, rows):
+    draw = np.random.default_rng(seed)
+    promised = draw.random(size) ** skew * 1_000.0
+    carried = np.bincount(draw.integers(0, size, rows), minlength=size) * draw.random(size) ** skew
+    found = keeping(promised, carried)
+    assert found.rows == carried.sum()
+    assert found.carried_pct >= 0.0
+    if not found.anew and found.rows:
+        # By chance alone the fullest of k instances has no more than this, however the rows are drawn.
+        chance_pct = 100.0 * (
+            8.0 * np.sqrt(size / found.rows * max(1.0, 1.0 + found.promised_pct / 100.0)) + 8.0 / np.sqrt(promised.sum() / size)
+        )
+        assert found.carried_pct <= found.promised_pct + DRIFT_PCT + chance_pct * (1.0 + found.promised_pct / 100.0)
+    # More room to drift never turns a mapping that is kept into one that is not.
+    if not found.anew:
+        assert not keeping(promised, carried, drift_pct=2.0 * DRIFT_PCT).anew
+
+
+@pytest.mark.parametrize("size", [2, 8, 100])
+@pytest.mark.parametrize("skew", [0.0, 1.0])
+def test_rows_like_those_it_was_learnt_from_keep_it(size, skew):
+    draw = np.random.default_rng(7)
+    shares = 1.0 / np.arange(1, size + 1) ** skew
+    shares /= shares.sum()
+    anew, at_default = 0, 0
+    for _ in range(200):
+        learnt, new = draw.multinomial(500 * size, shares), draw.multinomial(500 * size, shares)
+        anew += keeping(learnt.astype(float), new.astype(float), drift_pct=0.0).anew
+        at_default += keeping(learnt.astype(float), new.astype(float)).anew
+    assert anew <= 20
+    assert at_default <= (0 if skew == 0.0 else anew)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(2, 64), st.integers(0, 2**32 - 1), st.floats(10.0, 300.0))
+def test_many_rows_that_moved_to_one_instance_are_learnt_anew(size, seed, more_pct):
+    even = np.full(size, 100_000.0)
+    moved = even.copy()
+    moved[np.random.default_rng(seed).integers(size)] *= 1.0 + more_pct / 50.0
+    found = keeping(even, moved)
+    assert found.anew == (found.carried_pct > DRIFT_PCT + 2.0) or found.carried_pct < DRIFT_PCT + 2.0
+    assert "promised" in found.why or not found.anew
+
+
+def test_a_key_that_was_too_hot_and_still_is_leaves_it_and_one_that_cooled_does_not():
+    hot = np.array([50_000.0, 10_000, 10_000, 10_000])
+    assert not keeping(hot, hot).anew
+    cooled = keeping(hot, np.array([30_000.0, 10_000, 10_000, 10_000]))
+    assert cooled.anew
+    assert cooled.carried_pct == pytest.approx(100.0)
+    assert not keeping(hot, np.full(4, 10_000.0)).anew  # nothing is to be gained
+
+
+def test_no_rows_tell_nothing_and_nothing_promised_is_an_even_spread():
+    assert not keeping(np.ones(4), np.zeros(4)).anew
+    assert not keeping(np.zeros(4), np.full(4, 1_000.0)).anew
+    assert keeping(np.zeros(4), np.array([4_000.0, 0, 0, 0])).anew
+    assert not keeping(np.zeros(4), np.array([1.0, 0, 0, 0])).anew  # one row is on one instance
+    assert not keeping(np.ones(1), np.array([9.0])).anew
+
+
+def test_it_refuses_what_does_not_fit():
+    with pytest.raises(InvalidParameter, match="2 instances"):
+        keeping(np.ones(2), np.ones(3))
+    with pytest.raises(InvalidParameter, match="drift_pct"):
+        keeping(np.ones(2), np.ones(2), drift_pct=-1.0)

@@ -1,0 +1,71 @@
+"""What `explain` says of plans: every kind of shuffle, whose it is, and slots that were forgotten."""
+
+import pytest
+from pyspark.sql import functions as F
+
+import evenly
+from evenly.errors import InvalidParameter, StreamingMismatch
+
+
+@pytest.fixture
+def rows(spark):
+    return spark.range(40).selectExpr("id % 5 as user", "id as v", "cast(id % 3 as int) as at")
+
+
+@pytest.fixture
+def told(rows):
+    def tell(df):
+        found = evenly.explain(df)
+        return [(it.kind, it.by, it.partitions, it.ours, it.reader) for it in found.shuffles]
+
+    assert str(evenly.explain(rows)) == "no shuffle: instances have what the input's partitions have"
+    return tell
+
+
+def test_every_kind_of_shuffle_is_told(spark, rows, told):
+    assert told(rows.groupBy("user").agg(F.collect_list("v"))) == [("hash", ("user",), 8, False, "ObjectHashAggregate")]
+    assert told(rows.repartition(3)) == [("round robin", (), 3, False, None)]
+    assert told(rows.repartition(3, "user")) == [("hash", ("user",), 3, False, None)]
+    assert told(rows.repartitionById(3, "at")) == [("id", ("at",), 3, False, None)]
+    assert told(rows.orderBy("user")) == [("range", ("user",), 8, False, None)]
+    assert told(rows.agg(F.collect_list("v"))) == [("single", (), 1, False, "ObjectHashAggregate")]
+    small = spark.range(3).selectExpr("id as user", "id as w")
+    assert told(rows.join(F.broadcast(small), "user")) == [("copy", (), None, False, "BroadcastHashJoin")]
+    joined = rows.hint("merge").join(small, "user")
+    assert told(joined) == [("hash", ("user",), 8, False, "SortMergeJoin")]
+    words = str(evenly.explain(rows.groupBy("user").agg(F.collect_list("v"))))
+    assert words.startswith(
+        "1. by Spark's hash of (user), to 8 partitions, of which adaptive execution may merge small ones, for "
+    )
+    assert "as the job asks: as many rows on each" in str(evenly.explain(rows.repartition(3)))
+    assert "1. all rows together, for ObjectHashAggregate: one instance has" in str(
+        evenly.explain(rows.agg(F.collect_list("v")))
+    )
+
+
+def test_evenly_s_own_placement_and_what_undoes_it_are_told(rows, told):
+    placed = evenly.by_key(rows, key="user", instances=4)
+    own = ("slot", ("user", "slot"), 4, True)
+    good = placed.groupBy("user", "slot").agg(F.collect_list("v"))
+    assert told(good) == [(*own, "ObjectHashAggregate")]
+    assert evenly.explain(good).again == ()
+    assert evenly.explain(good).placed
+    forgotten = evenly.explain(placed.groupBy("user").agg(F.collect_list("v")))
+    assert [it.ours for it in forgotten.shuffles] == [True, False]
+    assert len(forgotten.again) == 1
+    assert "forgotten slot: rows that were placed by (user, slot) are shuffled again by (user)" in str(forgotten)
+    assert "placed by Evenly: about as many rows on each" in str(forgotten)
+    assert "forgotten slot 1" in forgotten._repr_html_()
+    by_number = evenly.by_key(rows, key="user", instances=4, slot=None)
+    assert told(by_number) == [("id", (), 4, True, None)]
+    assert "1. by the number of its instance, to 4 partitions, placed by Evenly" in str(evenly.explain(by_number))
+    cached = placed.persist()
+    assert told(cached.where("v < 3")) == [(*own, None)]
+    cached.unpersist()
+
+
+def test_what_it_cannot_explain_is_refused(spark):
+    with pytest.raises(InvalidParameter, match="DataFrame"):
+        evenly.explain("rows")
+    with pytest.raises(StreamingMismatch, match="check_placement"):
+        evenly.explain(spark.readStream.format("rate").load())
