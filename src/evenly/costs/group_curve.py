@@ -62,7 +62,8 @@ class FittedCurve:
 
     @property
     def all(self) -> tuple[GroupCurve, GroupCurve, GroupCurve]:
-        return self.low, self.likely, self.high
+        """The likeliest first."""
+        return self.likely, self.low, self.high
 
 
 def bins_of(rows: ArrayLike) -> I64:

@@ -21,8 +21,8 @@ from evenly.sealed import opened, sealed
 MAX_KEYS = 16_384
 KIND = "evenly-group-times"
 VERSION = 1
-UNKNOWN = (0.0, 1.0, 2.0)
-"""Exponents that are all to be reckoned with as long as no group was timed: a constant, the rows, their square."""
+UNKNOWN = (1.0, 0.0, 0.5, 1.5, 2.0)
+"""Exponents that are all to be reckoned with as long as no group was timed: the rows, a constant, their square, between."""
 
 _NAMED = 32
 _FORGOTTEN = 1e-3
@@ -96,9 +96,9 @@ class KeyFactors:
 
 @dataclass(frozen=True, eq=False)
 class GroupEstimates:
-    """What a worker needs to estimate groups: three curves, and of the keys that are known their times at their sizes then.
+    """What a worker needs to estimate groups: curves, and of the keys that are known their times at their sizes then.
 
-    With no curve nothing was ever timed, and a group is estimated in three ways: 1, its rows, and their square.
+    With no curve nothing was ever timed, and a group is estimated by its rows to several powers.
     """
 
     curves: tuple[GroupCurve, ...]
@@ -107,8 +107,13 @@ class GroupEstimates:
     seconds: F64
     others: float = 1.0
 
+    @property
+    def guesses(self) -> int:
+        """How many estimates there are of each group; the first is the likeliest."""
+        return len(self.curves or UNKNOWN)
+
     def seconds_of(self, ids: ArrayLike, rows: ArrayLike) -> F64:
-        """The times of groups by id and rows, three of each: by a low, the likeliest and a high exponent."""
+        """The times of groups by id and rows, several guesses of each: by the likeliest, a low and a high exponent."""
         sizes = np.maximum(np.asarray(rows, np.float64), 1.0)
         if not self.curves:
             return np.stack([sizes**exponent for exponent in UNKNOWN])
@@ -134,9 +139,9 @@ class GroupTimes(KeptInFile):
         evenly.GroupTimes.load("times.json").exponent  # 2 where a group of twice the rows takes four times as long
 
     A group of n rows takes a fixed part and a coefficient times a power of n, fitted to groups of all sizes, with the
-    uncertainty of the exponent. A key that takes longer or shorter than that has a factor of its own, drawn toward 1 the more, the less
-    its deviation stands out from what one key varies from run to run. Keys are remembered by their 64-bit ids, those whose time
-    the curve misses by most; the 32 longest by their values too, so that they can be named.
+    uncertainty of the exponent. A key that takes longer or shorter than that has a factor of its own, drawn toward 1 the more,
+    the less its deviation stands out from what one key varies from run to run. Keys are remembered by their 64-bit ids, those
+    whose time the curve misses by most; the 32 longest by their values too, so that they can be named.
 
     - An estimate is above 0; that of a known key lies between the curve and what was measured of the key.
     - `merge` is commutative, up to rounding.
@@ -225,7 +230,7 @@ class GroupTimes(KeptInFile):
 
     def estimate(self, ids: ArrayLike, rows: ArrayLike) -> F64:
         """What groups are expected to take, in seconds; their numbers of rows if none was ever timed."""
-        likely: F64 = self.estimates.seconds_of(ids, rows)[1]
+        likely: F64 = self.estimates.seconds_of(ids, rows)[0]
         return likely
 
     # Learning

@@ -17,7 +17,7 @@ from evenly.measures.load import instance_loads
 class GuessedKeys:
     """What keys weigh by several guesses: the heaviest one by one, and all keys (these too) by the bucket they are in.
 
-    `weights` has a row for each guess and a column for each of `ids`; `buckets` a column for each bucket.
+    `weights` has a row for each guess, the likeliest first, and a column for each of `ids`; `buckets` a column for each bucket.
     """
 
     ids: U64
@@ -44,14 +44,14 @@ def least_regret(weights: F64, instances: int) -> I32:
     return placed
 
 
-def guessed_mapping(found: GuessedKeys, learner: DKG, *, likely: int, columns: tuple[str, ...] = ()) -> Mapping:
-    """The mapping that is even by all guesses; its weights are those of guess `likely`, and its fullest instance is the first.
+def guessed_mapping(found: GuessedKeys, learner: DKG, *, columns: tuple[str, ...] = ()) -> Mapping:
+    """The mapping that is even by all guesses; its weights are the likeliest, and its fullest instance is the first.
 
     Spark starts tasks in their order: where there are more instances than slots, what lasts longest is to begin first.
     Keys that weigh theta of `learner` or more of all, by any guess, have an entry of their own.
     """
     total = found.buckets.sum(axis=1)
-    if not total[likely] > 0.0:
+    if not total[0] > 0.0:
         return learner.mapping(columns=columns)
     heavy = (found.weights >= learner.theta * total[:, None]).any(axis=0)
     order = np.argsort(found.ids[heavy])
@@ -61,7 +61,7 @@ def guessed_mapping(found: GuessedKeys, learner: DKG, *, likely: int, columns: t
     left = np.where(left > 1e-9 * total[:, None], left, 0.0)  # rounding must not leave less than nothing
     instances = learner.instances
     placed = least_regret(np.concatenate([weights, left], axis=1), instances)
-    loads = instance_loads(placed, instances, np.concatenate([weights[likely], left[likely]]))
+    loads = instance_loads(placed, instances, np.concatenate([weights[0], left[0]]))
     number = np.empty(instances, np.int32)
     number[np.argsort(-loads, kind="stable")] = np.arange(instances, dtype=np.int32)
     placed = number[placed]
@@ -72,8 +72,8 @@ def guessed_mapping(found: GuessedKeys, learner: DKG, *, likely: int, columns: t
         b=learner.b,
         heavy_keys=ids,
         heavy_instances=placed[: ids.size],
-        heavy_weights=weights[likely],
-        bucket_weights=left[likely],
+        heavy_weights=weights[0],
+        bucket_weights=left[0],
         ids=learner.ids,
         columns=columns,
     )

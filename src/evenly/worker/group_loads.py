@@ -14,9 +14,8 @@ from evenly.costs.group_times import GroupEstimates
 from evenly.kernels.types import F64, I64
 
 LOADS = "ids binary, weights binary, at binary, buckets binary"
-"""The row of a partition, as Spark is told: ids of its longest groups and their three estimates, the buckets that have groups,
-and the three sums of each."""
-GUESSES = 3
+"""The row of a partition, as Spark is told: ids of its longest groups and all their estimates, the buckets that have groups,
+and all sums of each."""
 _NAMES = ("ids", "weights", "at", "buckets")
 
 
@@ -32,8 +31,9 @@ class GroupLoads:
     most: int
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        sums, groups = np.zeros((GUESSES, self.buckets)), np.zeros(self.buckets, np.int64)
-        longest = np.empty(0, np.int64), np.empty((GUESSES, 0))
+        guesses = self.estimates.guesses
+        sums, groups = np.zeros((guesses, self.buckets)), np.zeros(self.buckets, np.int64)
+        longest = np.empty(0, np.int64), np.empty((guesses, 0))
         for batch in batches:
             if batch.num_rows == 0:
                 continue
@@ -41,7 +41,7 @@ class GroupLoads:
             taken = self.estimates.seconds_of(ids, rows)
             bucket = (ids.view(np.uint64) % np.uint64(self.buckets)).astype(np.int64)
             groups += np.bincount(bucket, minlength=self.buckets)
-            for guess in range(GUESSES):
+            for guess in range(guesses):
                 sums[guess] += np.bincount(bucket, taken[guess], self.buckets)
             longest = self._longest(np.concatenate([longest[0], ids]), np.concatenate([longest[1], taken], axis=1))
         at = np.flatnonzero(groups)

@@ -24,12 +24,11 @@ from evenly.spark.frames import check_frame
 from evenly.spark.keyed.keys import Key, key_id, key_names, type_names
 from evenly.spark.python_workers import on_workers
 from evenly.spark.worker_errors import worker_errors
-from evenly.worker.group_loads import GUESSES, LOADS, GroupLoads
+from evenly.worker.group_loads import LOADS, GroupLoads
 
 _LOG = logging.getLogger(__name__)
-_LIKELY = 1
 _MOST_TASKS = 64
-"""So many tasks send their sums: at 1,000 instances they are about two megabytes each."""
+"""So many tasks send their sums: at 1,000 instances they are up to three megabytes each."""
 _TOLD = 3
 _CLEARLY = 1.1
 
@@ -46,25 +45,26 @@ def learn_by_time(df: DataFrame, *, key: Key, instances: int, times: GroupTimes)
     loads = GroupLoads(times.estimates, learner.bucket_count, learner.counters)
     with worker_errors():
         told = counted.mapInArrow(on_workers(df.sparkSession, loads), LOADS).collect()
-    mapping = guessed_mapping(_together(told, learner.bucket_count), learner, likely=_LIKELY, columns=names)
+    found = _together(told, loads.estimates.guesses, learner.bucket_count)
+    mapping = guessed_mapping(found, learner, columns=names)
     if times.curve is not None:
         _tell_of_long_groups(mapping, times)
     return replace(mapping, types=type_names(df, names))
 
 
-def _together(told: list[Any], buckets: int) -> GuessedKeys:
+def _together(told: list[Any], guesses: int, buckets: int) -> GuessedKeys:
     """What all tasks have told. Each group was in one of them."""
-    sums = np.zeros((GUESSES, buckets))
-    ids, weights = [np.empty(0, np.int64)], [np.empty((GUESSES, 0))]
+    sums = np.zeros((guesses, buckets))
+    ids, weights = [np.empty(0, np.int64)], [np.empty((guesses, 0))]
     for row in told:
-        sums[:, np.frombuffer(row.at, np.int32)] += _guesses(row.buckets)
+        sums[:, np.frombuffer(row.at, np.int32)] += _rows(row.buckets, guesses)
         ids.append(np.frombuffer(row.ids, np.int64))
-        weights.append(_guesses(row.weights))
+        weights.append(_rows(row.weights, guesses))
     return GuessedKeys(np.concatenate(ids).view(np.uint64), np.concatenate(weights, axis=1), sums)
 
 
-def _guesses(data: bytes) -> F64:
-    return np.frombuffer(data, np.float64).reshape(GUESSES, -1)
+def _rows(data: bytes, guesses: int) -> F64:
+    return np.frombuffer(data, np.float64).reshape(guesses, -1)
 
 
 def _tell_of_long_groups(mapping: Mapping, times: GroupTimes) -> None:
