@@ -33,7 +33,7 @@ class TimeWatch:
 
     `times` is what the next run is to be given, `times=`. A watch serves one call. What a task measured comes with its results:
     no retry and no speculative copy counts a group twice. Before the action there are no reports; an action that reads a part
-    only (`limit`, `show`) may leave out some.
+    only (`limit`, `show`), or that fails, leaves what the tasks measured that ended.
     """
 
     def __init__(self) -> None:
