@@ -1,12 +1,12 @@
 """A grouped function whose time is not in proportion to rows: balanced by time, by rows, by hash and by adaptive execution.
 
-    python benchmarks/group_times.py [--groups 320] [--bound 8] [--costs linear,quadratic] [--json]
+    python benchmarks/group_times.py [--groups 320] [--bound 6] [--costs linear,quadratic] [--json]
 
 The time of a group is a wait: linear in its rows, n log n, quadratic, or linear with a factor of its key that nothing tells but
 a clock. All ways run in turn in one session on 8 slots, each result is checked, and times learnt in one run go to the next. The
 stage time is that of the stage that reads the shuffle; its ratio is to the lower bound, the larger of all waits divided by the
-instances and the longest group. `placed` is the same without Spark: the waits of each task as they were placed, on 8 slots in the
-order of tasks.
+instances and the longest group. `placed` is the same without Spark: the waits of each task as they were placed, on 8 slots in
+the order of tasks.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ def show(results: list[dict[str, object]]) -> None:
 def main() -> None:
     parser = benchmark_parser(__doc__)
     parser.add_argument("--groups", type=int, default=320)
-    parser.add_argument("--bound", type=float, default=8.0, help="seconds that the stage takes at least")
+    parser.add_argument("--bound", type=float, default=6.0, help="seconds that the stage takes at least")
     parser.add_argument("--costs", default=",".join(COSTS))
     options = parser.parse_args()
     sizes = np.maximum(1, np.random.default_rng(3).lognormal(3.5, 1.0, options.groups)).astype(np.int64)

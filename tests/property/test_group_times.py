@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import naive
 from evenly.costs.group_curve import binned, fitted
 from evenly.costs.group_report import GroupMeter, GroupReport, most_groups
 from evenly.costs.group_times import UNKNOWN, GroupTimes
@@ -118,6 +119,14 @@ def test_merging_is_commutative_and_saving_keeps_all(seed, factor):
 
 def test_all_reports_together_have_a_bound():
     assert [most_groups(instances) for instances in (1, 8, 100, 10_000)] == [8192, 4096, 327, 64]
+
+
+@given(SEEDS, st.integers(1, 9), st.integers(1, 40), st.integers(1, 5))
+def test_the_placement_is_that_of_the_obvious_loop(seed, instances, items, guesses):
+    weights = np.random.default_rng(seed).integers(1, 9, (guesses, items)).astype(np.float64)
+    full = np.maximum(weights.sum(axis=1) / instances, weights.max(axis=1))
+    parts = (weights / full[:, None]).T
+    assert least_regret(weights, instances).tolist() == naive.least_full(parts.tolist(), instances)
 
 
 @given(SEEDS, st.integers(1, 12), st.integers(1, 80))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evenly.kernels.scheduling import assumed
+from evenly.kernels.scheduling import assumed, least_full
 from evenly.kernels.types import F64, I32, U64
 from evenly.keys.dkg import DKG
 from evenly.keys.mapping import Mapping
@@ -35,13 +35,8 @@ def least_regret(weights: F64, instances: int) -> I32:
     guessed = np.stack([assumed(np.ascontiguousarray(row)) for row in weights])
     full = np.maximum(guessed.sum(axis=1) / instances, guessed.max(axis=1))
     parts = np.ascontiguousarray((guessed / np.where(full > 0.0, full, 1.0)[:, None]).T)
-    loads = np.zeros((instances, weights.shape[0]))
-    placed = np.zeros(parts.shape[0], np.int32)
-    for item in np.argsort(-parts.max(axis=1), kind="stable").tolist():
-        at = int((loads + parts[item]).max(axis=1).argmin())
-        loads[at] += parts[item]
-        placed[item] = at
-    return placed
+    heaviest_first = np.argsort(-parts.max(axis=1), kind="stable")
+    return least_full(parts, heaviest_first, np.zeros((instances, weights.shape[0])))
 
 
 def guessed_mapping(found: GuessedKeys, learner: DKG, *, columns: tuple[str, ...] = ()) -> Mapping:
