@@ -11,7 +11,7 @@ SCHEDULES := 300
 FAULTS := faults-$(SEED)-$(SCHEDULES).json
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long lint test-unit test-spark test-browser test-old-spark test-kafka test-wheel test-faults bench-micro bench-spark bench-groups bench-hot-key bench-joins bench-writing bench-remember \
+.PHONY: help demo test test-long lint test-unit test-spark test-browser test-old-spark test-kafka test-wheel test-faults bench-micro bench-spark bench-groups bench-times bench-hot-key bench-joins bench-writing bench-remember \
 	bench-emission bench-word-count bench-outbox bench-dataflow bench-flows bench-examples bench-shuffle bench-cost bench-keys bench-stage bench-streaming bench-drift bench-diagnosis bench-plan papers recorded lock format clean
 
 help: ## Explain every target
@@ -62,6 +62,9 @@ bench-spark: $(READY) ## Measure learning and placement on Spark, beside plain S
 
 bench-groups: $(READY) ## Measure a grouped function over 100,000 small groups, beside applyInPandas and applyInArrow
 	$(BIN)/python benchmarks/many_groups.py
+
+bench-times: $(READY) ## Measure groups whose time is not their rows: by time, by rows, by Spark's hash and adaptive execution
+	$(BIN)/python benchmarks/group_times.py
 
 bench-hot-key: $(READY) ## Measure a key with half of the rows: grouped by Spark, salted by hand, split by Evenly
 	$(BIN)/python benchmarks/hot_key.py

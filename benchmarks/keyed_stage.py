@@ -149,10 +149,10 @@ def measure(spark: SparkSession, stream: Stream, way: Way, settings: dict[str, o
     job_s, cpu_s = time.perf_counter() - started, _cpu_s() - cpu
     if counts != stream.counts:
         sys.exit(f"{stream.name}: wrong counts")
-    return Measured(*_shuffle_readers(spark, group), job_s, cpu_s)
+    return Measured(*shuffle_readers(spark, group), job_s, cpu_s)
 
 
-def _shuffle_readers(spark: SparkSession, group: str) -> tuple[float, int, int]:
+def shuffle_readers(spark: SparkSession, group: str) -> tuple[float, int, int]:
     """Wall time and tasks of the stages that read a shuffle, and the bytes that were shuffled."""
     context = spark.sparkContext
     store = context._jsc.sc().statusStore()  # noqa: SLF001

@@ -14,6 +14,7 @@ from evenly.errors import EvenlyError, MissingDependency
 
 if TYPE_CHECKING:
     from evenly.costs.call_options import CallOptions
+    from evenly.costs.group_times import GroupTimes
     from evenly.costs.model import CostModel
     from evenly.dataflow.builder import Flow
     from evenly.emission.destinations import HttpPost, NumberedRow, TcpLines
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from evenly.spark.keyed.learning import learn_mapping
     from evenly.spark.keyed.merging import Merging
     from evenly.spark.keyed.split import split_by_key
+    from evenly.spark.keyed.time_watch import TimeWatch
     from evenly.spark.keyed.write_by_key import write_by_key
     from evenly.spark.placing.check_placement import check_placement
     from evenly.spark.placing.explain import explain
@@ -57,6 +59,7 @@ __all__ = [
     "EvenlyError",
     "Flow",
     "FlowWatch",
+    "GroupTimes",
     "HttpPost",
     "JoinPlan",
     "KeyedQuery",
@@ -66,6 +69,7 @@ __all__ = [
     "RunningQuery",
     "SplitMapping",
     "TcpLines",
+    "TimeWatch",
     "aggregate_by_key",
     "apply_by_cost",
     "apply_by_key",
@@ -101,6 +105,7 @@ _PLAIN = {
     "CallOptions": "evenly.costs.call_options",
     "CostModel": "evenly.costs.model",
     "Flow": "evenly.dataflow.builder",
+    "GroupTimes": "evenly.costs.group_times",
     "HttpPost": "evenly.emission.destinations",
     "JoinPlan": "evenly.keys.joins",
     "Mapping": "evenly.keys.mapping",
@@ -114,6 +119,7 @@ _ON_SPARK = {
     "KeyedQuery": "evenly.spark.streaming.keyed_query",
     "Merging": "evenly.spark.keyed.merging",
     "RunningQuery": "evenly.spark.streaming.running_query",
+    "TimeWatch": "evenly.spark.keyed.time_watch",
     "aggregate_by_key": "evenly.spark.keyed.aggregate_by_key",
     "apply_by_key": "evenly.spark.keyed.apply_by_key",
     "await_any_termination": "evenly.spark.streaming.waiting",

@@ -62,6 +62,25 @@ def greedy(weights: F64, order: I64, loads: F64) -> I32:
 
 
 @compiled
+def least_full(parts: F64, order: I64, loads: F64) -> I32:
+    """Place each item (a row of `parts`, by several guesses) where the fullest of the guesses is least, ties to the lowest."""
+    placed = np.empty(parts.shape[0], np.int32)
+    for item in order:
+        best = 0
+        least = np.inf
+        for instance in range(loads.shape[0]):
+            fullest = 0.0
+            for guess in range(loads.shape[1]):
+                fullest = max(fullest, loads[instance, guess] + parts[item, guess])
+            if fullest < least:
+                best, least = instance, fullest
+        placed[item] = best
+        for guess in range(loads.shape[1]):
+            loads[best, guess] += parts[item, guess]
+    return placed
+
+
+@compiled
 def assumed(weights: F64) -> F64:
     """The weights, with half of the lightest positive one in place of 0 (1 for all where none is positive)."""
     lightest = np.inf

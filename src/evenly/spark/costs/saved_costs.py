@@ -1,4 +1,4 @@
-"""Cost models on any path that Spark can read: local, HDFS, an object store."""
+"""Cost models, and times of groups, on any path that Spark can read: local, HDFS, an object store."""
 
 from __future__ import annotations
 
@@ -27,11 +27,16 @@ _MOST_BYTES = 1 << 24
 
 def load_costs(spark: Any, path: str | os.PathLike[str]) -> CostModel:
     """The model that was saved there. A path without a scheme is a local one, or else one of Spark's own file system."""
+    return CostModel.from_json(read_saved(spark, path, what=_WHAT), source=os.fspath(path))
+
+
+def read_saved(spark: Any, path: str | os.PathLike[str], *, what: str) -> bytes:
+    """The content of a file that is to be `what`."""
     named = os.fspath(path)
     local = not _SCHEME.match(named)
     if local and (not isinstance(path, str) or _COLON_IN_NAME.match(named) or Path(named).exists()):
-        return CostModel.from_json(read_whole(named, what=_WHAT), source=named)
-    return CostModel.from_json(_read_by_spark(spark, named), source=named)
+        return read_whole(named, what=what)
+    return _read_by_spark(spark, named, what)
 
 
 def save_costs(spark: Any, costs: CostModel, path: str | os.PathLike[str]) -> None:
@@ -48,7 +53,7 @@ def save_costs(spark: Any, costs: CostModel, path: str | os.PathLike[str]) -> No
         raise UnwritableFile(f"the costs cannot be written to {named}: {_reason(error)}") from error
 
 
-def _read_by_spark(spark: Any, named: str) -> bytes:
+def _read_by_spark(spark: Any, named: str, what: str) -> bytes:
     """The content of one file, by the data source that every kind of session has."""
     try:
         files = spark.read.format("binaryFile").load(as_it_is(named))
@@ -57,12 +62,12 @@ def _read_by_spark(spark: Any, named: str) -> bytes:
         content = files.select("content").first() if one and found[0].length <= _MOST_BYTES else None
     except (PySparkException, Py4JJavaError) as error:
         if "PATH_NOT_FOUND" in str(error) or "FileNotFoundException" in str(error):
-            raise MissingFile(f"there is no file {named}: give the path of {_WHAT}") from error
+            raise MissingFile(f"there is no file {named}: give the path of {what}") from error
         raise UnreadableFile(f"{named} cannot be read by Spark: {_reason(error)}") from error
     if not one:
-        raise UnreadableFile(f"{named} is a folder: give the path of {_WHAT}")
+        raise UnreadableFile(f"{named} is a folder: give the path of {what}")
     if content is None:
-        raise DamagedData(f"{named} is not a saved cost model: it has {found[0].length:,} bytes")
+        raise DamagedData(f"{named} has {found[0].length:,} bytes: give the path of {what}")
     return bytes(content[0])
 
 

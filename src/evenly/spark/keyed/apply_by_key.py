@@ -9,14 +9,18 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
+from evenly.costs.group_times import GroupTimes
 from evenly.errors import InvalidParameter, StreamingMismatch
 from evenly.keys.mapping import Mapping
 from evenly.spark.frames import check_frame
 from evenly.spark.keyed.by_key import by_key
 from evenly.spark.keyed.functions import check_function, check_no_iterator
-from evenly.spark.keyed.keys import Key, check_distinct, key_columns, key_names, key_types
+from evenly.spark.keyed.group_learning import learn_by_time
+from evenly.spark.keyed.group_timing import Balance, SavedTimes, check_watch, known_times, timed_results, with_reports
+from evenly.spark.keyed.keys import Key, check_distinct, key_columns, key_names, key_types, type_names
 from evenly.spark.keyed.layout import lay_out
 from evenly.spark.keyed.results import Results
+from evenly.spark.keyed.time_watch import TimeWatch
 from evenly.spark.python_workers import check_python, on_workers
 from evenly.spark.remembering.store import Where
 from evenly.worker.groups.frames import frames_by_group
@@ -35,6 +39,9 @@ def apply_by_key(
     mapping: Mapping | None = None,
     fit_on: DataFrame | None = None,
     arrow: bool = False,
+    balance: Balance = "rows",
+    times: SavedTimes | None = None,
+    watch: TimeWatch | None = None,
     remember: Where | None = None,
 ) -> DataFrame:
     """`df.groupBy(key).applyInPandas(function, schema)` with balanced instances and little cost per group.
@@ -55,6 +62,21 @@ def apply_by_key(
     changing it in place is safe, for no row is in two groups.
 
     `key`, `instances`, `mapping`, `fit_on` and `remember` are those of `by_key`. `df` must not be streaming.
+
+    `balance="time"` is for functions whose time is not in proportion to rows (a model for each store, a service that is slow
+    for some keys). Groups are timed where they run, for `watch`, a `TimeWatch`; `times`, a `GroupTimes` or the path of a saved
+    one that Spark can read, has what earlier runs measured, and then instances get about the same time:
+
+        watch = evenly.TimeWatch()
+        schema = "user string, score double"
+        scores = evenly.apply_by_key(df, score, schema, key="user", instances=64, balance="time", watch=watch)
+        scores.write.parquet("/data/scores")
+        watch.times.save("times.json")  # tomorrow: balance="time", times="times.json"
+
+    In the first run nothing is known of times: instances get about the same number of groups, of rows, and of the squares of
+    groups' rows. Keys that were not seen before are estimated by their rows. A group that is longer than an instance's share
+    is named by a warning. `watch` alone measures, whatever is balanced. `remember` keeps mappings of rows, so not with
+    `balance="time"`.
     """
     check_frame(df)
     if df.isStreaming:
@@ -65,15 +87,33 @@ def apply_by_key(
     with_key = _takes_key(function)
     check_distinct(df)
     names = key_names(df, key)
-    sent = lay_out(df.schema, names, key_types(df, names), flagged=not arrow)
+    check_watch(watch)
+    known = known_times(df, names, balance, times, watch, given=mapping)
+    sent = lay_out(df.schema, names, key_types(df, names), flagged=not arrow, with_id=watch is not None)
     results = Results.of(df.sparkSession, schema)
+    if balance == "time" and remember is not None:
+        raise InvalidParameter(
+            "remember= keeps a mapping of rows, and balance='time' places by times: give times= and watch=, or one"
+        )
+    if mapping is None and known is not None:
+        mapping = learn_by_time(df if fit_on is None else fit_on, key=key, instances=instances, times=known)
     placed = by_key(df, key=key, instances=instances, mapping=mapping, fit_on=fit_on, slot=None, remember=remember)
     rows = sent.of(placed.sortWithinPartitions(*key_columns(names)))
+    timed = None if watch is None else timed_results(results, instances)
+    made: StructType | str = schema if timed is None else with_reports(results, timed)
     if arrow:
-        tables = tables_by_group(function, results.arrow, sent.layout, with_key=with_key, by_name=results.by_name)
-        return rows.mapInArrow(on_workers(df.sparkSession, tables), schema)
-    frames = frames_by_group(function, results.schema.names, sent.layout, with_key=with_key, by_name=results.by_name)
-    return rows.mapInPandas(on_workers(df.sparkSession, frames, pandas=True), schema)
+        tables = tables_by_group(function, results.arrow, sent.layout, with_key=with_key, by_name=results.by_name, timed=timed)
+        ran = rows.mapInArrow(on_workers(df.sparkSession, tables), made)
+    else:
+        frames = frames_by_group(
+            function, results.schema.names, sent.layout, with_key=with_key, by_name=results.by_name, timed=timed
+        )
+        ran = rows.mapInPandas(on_workers(df.sparkSession, frames, pandas=True), made)
+    if timed is None or watch is None:
+        return ran
+    before = GroupTimes(names, type_names(df, names)) if known is None else known
+    observed = watch.observe(ran, before, instances=instances, mapping=mapping)
+    return observed.where(f"{timed.report} is null").drop(timed.report)
 
 
 def _takes_key(function: Callable[..., Any]) -> bool:

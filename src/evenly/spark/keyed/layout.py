@@ -44,10 +44,12 @@ class Sent:
         return plain.selectExpr(*(f"{column} as {_at(position)}" for position, column in enumerate(self.columns)))
 
 
-def lay_out(schema: StructType, names: tuple[str, ...], kinds: tuple[DataType, ...], *, flagged: bool) -> Sent:
+def lay_out(
+    schema: StructType, names: tuple[str, ...], kinds: tuple[DataType, ...], *, flagged: bool, with_id: bool = False
+) -> Sent:
     """What to send of rows of `schema` with the key `names` of types `kinds`.
 
-    `flagged` says whether nulls of integers and booleans travel as flags.
+    `flagged` says whether nulls of integers and booleans travel as flags, `with_id` whether the key's id comes last.
     """
     sent = [(_at(at), field.dataType, field.nullable) for at, field in enumerate(schema)]
     # Where case counts, two columns may differ in it alone: the key is the one that is spelled so.
@@ -83,7 +85,11 @@ def lay_out(schema: StructType, names: tuple[str, ...], kinds: tuple[DataType, .
             compared.append(len(columns))
             columns.append(f"{column} is null")
     carried = (*schema.names, *(f"key {position}" for position in range(len(schema.names), len(sent))))
-    layout = Layout(len(schema.names), len(sent), tuple(flag_of.items()), tuple(keys), tuple(compared), carried)
+    at_id = -1
+    if with_id:
+        at_id = len(columns)
+        columns.append(f"xxhash64({', '.join(sent[position][0] for position in keys)})")
+    layout = Layout(len(schema.names), len(sent), tuple(flag_of.items()), tuple(keys), tuple(compared), carried, at_id)
     return Sent(tuple(columns), layout)
 
 

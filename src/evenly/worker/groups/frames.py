@@ -15,29 +15,59 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from evenly.errors import InvalidResult
-from evenly.worker.groups.layout import ROWS_A_RESULT, Layout
+from evenly.worker.groups.layout import ROWS_A_RESULT, Layout, Timed
 from evenly.worker.groups.pandas_rows import columns_of
+from evenly.worker.groups.timing import GroupClock
 
 """So many rows (or groups) are put together before they go back to Spark."""
 
 
 def frames_by_group(
-    function: Callable[..., pd.DataFrame], names: list[str], layout: Layout, *, with_key: bool, by_name: bool = True
+    function: Callable[..., pd.DataFrame],
+    names: list[str],
+    layout: Layout,
+    *,
+    with_key: bool,
+    by_name: bool = True,
+    timed: Timed | None = None,
 ) -> Callable[[Iterator[pd.DataFrame]], Iterator[pd.DataFrame]]:
     """`function` over each group of an instance, for `mapInPandas`; `names` are the columns of its results.
 
-    `by_name` says whether they are found by name, see `columns_of`.
+    `by_name` says whether they are found by name, see `columns_of`. With `timed` each group is timed, results have one more
+    column, and the last row is a report.
     """
 
     def run(batches: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
         results = FrameResults(names, by_name=by_name)
-        for key, _, group in frame_groups(batches, layout, with_key=with_key):
+        clock = None if timed is None else _clock(layout, timed)
+        for key, _, group in frame_groups(batches if clock is None else clock.passed(batches), layout, with_key=with_key):
+            rows = len(group)  # the function may change it
             results.add(function(key, group) if with_key else function(group))
+            if clock is not None:
+                clock.ended(rows)
             if results.full:
-                yield from results.take()
-        yield from results.take()
+                yield from _taken(results, timed)
+                if clock is not None:
+                    clock.resume()
+        yield from _taken(results, timed)
+        if timed is not None and clock is not None:
+            yield pd.DataFrame({**{name: [timed.others.get(name)] for name in names}, timed.report: [clock.report()]})
 
     return run
+
+
+def _clock(layout: Layout, timed: Timed) -> GroupClock:
+    return GroupClock(
+        layout,
+        ids=lambda batch: batch.iloc[:, layout.id].to_numpy(),
+        value=lambda batch, at, position: batch.iat[at, position],  # noqa: PD009 - one value
+        limit=timed.most_groups,
+    )
+
+
+def _taken(results: FrameResults, timed: Timed | None) -> Iterator[pd.DataFrame]:
+    """All results so far, as Spark is to get them."""
+    return results.take() if timed is None else (frame.assign(**{timed.report: None}) for frame in results.take())
 
 
 def frame_groups(

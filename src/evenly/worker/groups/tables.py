@@ -12,34 +12,65 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from evenly.errors import InvalidResult
-from evenly.worker.groups.layout import ROWS_A_RESULT, Layout
+from evenly.worker.groups.layout import ROWS_A_RESULT, Layout, Timed
+from evenly.worker.groups.timing import GroupClock
 
 """So many rows (or groups) are put together before they go back to Spark."""
 
 
 def tables_by_group(
-    function: Callable[..., pa.Table], schema: pa.Schema, layout: Layout, *, with_key: bool, by_name: bool = True
+    function: Callable[..., pa.Table],
+    schema: pa.Schema,
+    layout: Layout,
+    *,
+    with_key: bool,
+    by_name: bool = True,
+    timed: Timed | None = None,
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """`function` over each group of an instance, for `mapInArrow`; `schema` is that of its results.
 
-    `by_name=False` is for sessions that take columns by position (`assignColumnsByName`).
+    `by_name=False` is for sessions that take columns by position (`assignColumnsByName`). With `timed` each group is timed,
+    results have one more column, and the last row is a report.
     """
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         waiting: list[pa.Table] = []
-        rows = 0
-        for key, group in table_groups(batches, layout):
+        rows, shape = 0, schema
+        clock = None if timed is None else _clock(layout, timed)
+        for key, group in table_groups(batches if clock is None else clock.passed(batches), layout):
             result = checked_result(function(key, group) if with_key else function(group), schema, by_name=by_name)
+            if clock is not None:
+                clock.ended(group.num_rows)
             if result.num_rows == 0:
                 continue
-            waiting.append(result)
+            shape = result.schema  # Arrow writes one schema a stream, down to what may be null
+            waiting.append(result if timed is None else _reported(result, timed))
             rows += result.num_rows
             if rows >= ROWS_A_RESULT:
                 yield from _joined(waiting)
                 waiting, rows = [], 0
+                if clock is not None:
+                    clock.resume()
         yield from _joined(waiting)
+        if timed is not None and clock is not None:
+            others = [pa.array([timed.others.get(field.name)], field.type) for field in shape]
+            yield from _joined([_reported(pa.Table.from_arrays(others, schema=shape), timed, clock.report())])
 
     return run
+
+
+def _clock(layout: Layout, timed: Timed) -> GroupClock:
+    return GroupClock(
+        layout,
+        ids=lambda batch: batch.column(layout.id).to_numpy(),
+        value=lambda batch, at, position: batch.column(position)[at].as_py(),
+        limit=timed.most_groups,
+    )
+
+
+def _reported(table: pa.Table, timed: Timed, report: bytes | None = None) -> pa.Table:
+    """With the column of reports."""
+    return table.append_column(pa.field(timed.report, pa.binary()), pa.array([report] * table.num_rows, pa.binary()))
 
 
 def table_groups(batches: Iterator[pa.RecordBatch], layout: Layout) -> Iterator[tuple[tuple[Any, ...], pa.Table]]:

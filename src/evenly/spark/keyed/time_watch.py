@@ -1,0 +1,128 @@
+"""What a run of `apply_by_key` measured of its groups, for those who want to know or to reuse it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from pyspark.sql import DataFrame, Observation
+from pyspark.sql import functions as F
+
+from evenly.costs.group_report import GroupReport
+from evenly.costs.group_times import GroupTimes
+from evenly.errors import InvalidParameter
+from evenly.kernels.types import F64
+from evenly.keys.mapping import Mapping
+from evenly.measures.load import imbalance_pct
+from evenly.notebook import shown
+from evenly.spark.jvm.observed import is_observed
+from evenly.spark.placing.own_columns import own_name
+
+REPORT = own_name("report")
+_SHOWN = 3
+
+
+class TimeWatch:
+    """Give it to `apply_by_key(..., watch=watch)`; it is filled by the first action on the result.
+
+        watch = evenly.TimeWatch()
+        evenly.apply_by_key(
+            df, score, "user string, score double", key="user", instances=16, balance="time", watch=watch
+        ).write.parquet("/data/scores")
+        watch.imbalance_pct, watch.longest, watch.times.save("times.json")
+
+    `times` is what the next run is to be given, `times=`. A watch serves one call. What a task measured comes with its results:
+    no retry and no speculative copy counts a group twice. Before the action there are no reports; an action that reads a part
+    only (`limit`, `show`), or that fails, leaves what the tasks measured that ended.
+    """
+
+    def __init__(self) -> None:
+        self._observation: Any = None
+        self._ran: DataFrame | None = None
+        self._before = GroupTimes()
+        self._mapping: Mapping | None = None
+        self._instances = 0
+        self._known: tuple[GroupReport, ...] | None = None
+        self._learnt: GroupTimes | None = None
+
+    def observe(self, ran: DataFrame, before: GroupTimes, *, instances: int, mapping: Mapping | None) -> DataFrame:
+        """`ran` with the observation of its reports; `before` is what was known."""
+        self.check_unused()
+        self._observation = Observation()
+        self._before, self._mapping, self._instances, self._ran = before.copy(), mapping, instances, ran
+        return ran.observe(self._observation, F.expr(f"collect_list({REPORT}) as {REPORT}"))
+
+    def check_unused(self) -> None:
+        """Refuse to serve a second call."""
+        if self._observation is not None:
+            raise InvalidParameter("this watch was given to another call of apply_by_key: make one for each call")
+
+    @property
+    def ready(self) -> bool:
+        """Whether an action has filled it."""
+        return self._told() is not None
+
+    @property
+    def reports(self) -> tuple[GroupReport, ...]:
+        """The report of every instance that had one."""
+        return self._told() or ()
+
+    @property
+    def mapping(self) -> Mapping | None:
+        """The mapping by which groups were placed, if `balance="time"`; its loads are seconds, once times are known."""
+        return self._mapping
+
+    @property
+    def times(self) -> GroupTimes:
+        """All that is known: the times that the run began with, and what it measured."""
+        if self._learnt is None:
+            told = self._told()
+            if told is None:
+                return self._before.copy()
+            self._learnt = self._before.copy().learn(told)
+        return self._learnt.copy()
+
+    @property
+    def busy_s(self) -> F64:
+        """The measured time of each instance's groups."""
+        told = self.reports
+        first = min((report.instance for report in told), default=0)  # in a union partitions are counted after those of others
+        busy_s = np.zeros(max([self._instances, *(report.instance - first + 1 for report in told)]))
+        for report in told:
+            busy_s[report.instance - first] = report.busy_s
+        return busy_s
+
+    @property
+    def imbalance_pct(self) -> float:
+        """λ of `busy_s`; 0 if nothing was measured."""
+        busy_s = self.busy_s
+        return imbalance_pct(busy_s) if busy_s.size else 0.0
+
+    @property
+    def longest(self) -> tuple[tuple[str, float], ...]:
+        """The longest groups of the run: their keys as texts, and their seconds. At most 8 for each instance."""
+        found = [(report, key, name) for report in self.reports for key, name in report.names.items()]
+        timed = [(name, float(report.seconds[report.ids == key].max(initial=0.0))) for report, key, name in found]
+        return tuple(sorted(timed, key=lambda it: -it[1]))
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows; it runs nothing."""
+        if not self.ready:
+            return shown("TimeWatch", {"measured": "nothing yet: it is filled by the first action on the result"})
+        times = self.times
+        facts = {
+            "groups": f"{sum(report.groups for report in self.reports):,}",
+            "λ of the measured time": f"{self.imbalance_pct:.1f} %",
+            "the longest": ", ".join(f"{name} {seconds:.3g} s" for name, seconds in self.longest[:_SHOWN]),
+            "time grows with rows to the power": f"{times.exponent or 0.0:.2f} ± {times.exponent_unsure or 0.0:.2f}",
+        }
+        return shown("TimeWatch", facts, {"measured time": self.busy_s.tolist()})
+
+    def _told(self) -> tuple[GroupReport, ...] | None:
+        if self._known is None and self._ran is not None and is_observed(self._observation, self._ran):
+            told = self._observation.get.get(REPORT)
+            if told is not None:
+                self._ran = None
+                reports = {report.instance: report for report in (GroupReport.from_bytes(bytes(data)) for data in told)}
+                self._known = tuple(reports[instance] for instance in sorted(reports))
+        return self._known
