@@ -35,7 +35,7 @@ def why_unread(one: Operator, said: str) -> str:
     why = _WHY.get(condition, _STREAM_ONLY if "is not a valid Spark SQL Data Source" in said else "")
     if condition == "PATH_NOT_FOUND" and _PATTERN.search(one.path):
         why = _NO_MATCH
-    elif condition == "UNABLE_TO_INFER_SCHEMA" and one.format == "replay":
+    elif condition in ("PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA") and one.format == "replay":
         why = _NO_REPLAY
     return why.format(path=one.path, format=one.format) or _first(said)
 
