@@ -185,7 +185,7 @@ def _print_more(moved: Replan | None, run: Rehearsal | None, page: Path | None) 
         )
     if run is not None:
         say(
-            f"Rehearsed at {run.rate:g} tuples/s: {'stable' if run.stable else 'not stable'}, completion time "
+            f"Rehearsed at {plain(run.rate, 6)} tuples/s: {'stable' if run.stable else 'not stable'}, completion time "
             f"{run.completion_ms_mean:,.0f} ms on average, {run.completion_ms_p99:,.0f} ms at p99",
         )
     if page is not None:
@@ -228,20 +228,20 @@ def _print(one: Plan, models: Models) -> None:
     every = found[-1]
     name = one.placement.allocation.dataflow.name
     say(
-        (f"{name} at {one.rate:g} tuples/s", "bold"),
+        (f"{name} at {plain(one.rate, 6)} tuples/s", "bold"),
         f": {every['threads']} threads on {one.placement.slots} slots of "
         f"{len(one.placement.cluster.machines)} machines ({one.placement.cluster.named()}), by {one.pair.upper()}",
     )
     lines = [
         (
             str(row["operator"]),
-            "" if row["operator"] == TOTAL else plain(row["rate"], 4),
+            "" if row["operator"] == TOTAL else _number(row["rate"]),
             str(row["threads"]),
             str(row["slots"]),
             f"{row['cpu_pct']:.1f}",
             f"{row['mem_pct']:.1f}",
             f"{row['share_pct']:.0f}" if "share_pct" in row else "100",
-            "" if row["breaks_at_rate"] is None else plain(row["breaks_at_rate"], 4),
+            _number(row["breaks_at_rate"]),
             str(row["basis"]),
         )
         for row in found
@@ -261,13 +261,18 @@ def _print(one: Plan, models: Models) -> None:
     say(f"With {other.routing} routing: {plain(rival.rate, 4)} tuples/s, first to break {rival.binding.operator}")
     if every["completion_ms_mean"] is not None:
         say(
-            f"Completion time at {0.9 * one.rate:g} tuples/s: about {every['completion_ms_mean']:,.0f} ms on average, "
+            f"Completion time at {plain(0.9 * one.rate, 6)} tuples/s: about {every['completion_ms_mean']:,.0f} ms on average, "
             f"{every['completion_ms_p99']:,.0f} ms at p99",
         )
     if one.placement.extra_slots:
         say(f"{one.placement.extra_slots} slots more than the {one.placement.allocation.slots} allocated were needed")
     if every["price_per_hour"] is not None:
-        say(f"Price: {plain(every['price_per_hour'], 4)} per hour")
+        say(f"Price: {_number(every['price_per_hour'])} per hour")
+
+
+def _number(value: object) -> str:
+    """A number of a row, if it has one."""
+    return plain(value, 4) if isinstance(value, int | float) else ""
 
 
 def _print_machines(one: Plan) -> None:

@@ -140,7 +140,7 @@ class SparkPlan:
         """What a notebook shows."""
         rows = self.rows_per_batch
         facts: dict[str, object] = {
-            "planned rate": f"{self.rate:g} rows/s",
+            "planned rate": f"{plain(self.rate, 6)} rows/s",
             "highest rate": f"{plain(self.peak_rate, 4)} rows/s{'' if self.holds else ': below the planned one'}",
             "first to break": self.first_to_break or "nothing that was measured",
             "task slots": self.slots,
