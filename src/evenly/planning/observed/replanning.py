@@ -83,6 +83,7 @@ class Replanner:
     - `patience`: so many batches in a row must show the same before anything is changed; after a change two batches are left
       out, and as many as `patience` tell what came of it.
     - `source_tells`: whether the source can be told how many rows a batch may have.
+    - `usual_instances`: those of an edge that names none; as many as the plan has slots, unless the session has another number.
 
     Guarantees (property-tested): nothing is changed before `patience` batches; one change at a time; threads stay from 1 to
     256 and only those that the description leaves open change; instances of edges by cost and to state stay; while batches are
@@ -97,11 +98,13 @@ class Replanner:
         *,
         patience: int = 5,
         source_tells: bool = False,
+        usual_instances: int | None = None,
     ) -> None:
         if patience < 1:
             raise InvalidParameter(f"patience must be a number of batches, at least 1, got {patience}")
         self._flow, self._plan, self.tuning = flow, plan, tuning
         self._patience, self._source_tells = patience, source_tells
+        self._usual = usual_instances or plan.slots
         self._row: dict[tuple[str, str], int] = {}
         self._tried: set[tuple[ChangeKind, str]] = set()
         self._recommended: dict[ChangeKind, int] = {}
@@ -192,7 +195,7 @@ class Replanner:
                         after, why = found
                         way = (edge.start, edge.end)
                         change = Change(
-                            "instances", f"{edge.start} -> {edge.end}", self.tuning.instances_of(edge, self._plan.slots),
+                            "instances", f"{edge.start} -> {edge.end}", self.tuning.instances_of(edge, self._usual),
                             after, f"{reason}, {why}", "a shorter stage",
                         )  # fmt: skip
                         return self._begin(change, stage, self.tuning.with_instances(way, after))
@@ -214,7 +217,7 @@ class Replanner:
         free = edge.grouping == "shuffle" or (edge.grouping == "key" and self._flow.by_name[edge.end].kind != "state")
         if not free or one is None or ("instances", f"{edge.start} -> {edge.end}") in self._tried:
             return None
-        now, slots = self.tuning.instances_of(edge, self._plan.slots), self._plan.slots
+        now, slots = self.tuning.instances_of(edge, self._usual), self._plan.slots
         if now < slots:
             return slots, f"it has {now} tasks for {slots} slots"
         finer = min(_FINER * slots, MAX_INSTANCES)
