@@ -135,6 +135,13 @@ def test_uneven_tasks_are_made_finer():
     assert (change.kind, change.of, change.before, change.after) == ("instances", "source -> waits", 2, 8)
 
 
+def test_what_has_many_tasks_already_is_not_made_coarser():
+    """A session whose shuffles have 200 tasks, and edges that do not say how many."""
+    machine = replanner(usual_instances=200)
+    events = shown(machine, 6, 8 * 1.0, imbalance_pct=80.0)
+    assert [event.kind for event in events if isinstance(event, Change)] == ["threads"]
+
+
 def test_batches_as_planned_change_nothing():
     assert shown(replanner(), 50, 8 * 0.32, works_s=0.25) == []
 

@@ -131,7 +131,7 @@ def test_what_is_wrong_with_a_replay_or_a_plan_is_said_before_anything_runs(spar
 
     for options, said in (
         ({}, "needs the option `rate`"),
-        ({"rate": "fast"}, "must be rows per second, above 0 and at most 1,000,000,000,000, got 'fast'"),
+        ({"rate": "fast"}, "must be rows per second, above 0 and at most .*, got 'fast'"),
         ({"rate": "0"}, "must be rows per second, above 0 and at most .*, got '0'"),
         ({"rate": "5", "loop": "maybe"}, "must be true or false, got 'maybe'"),
         ({"rate": "5", "most_rows": "0"}, "`most_rows` of a replay must be a whole number from 1 on"),

@@ -231,7 +231,23 @@ edges:
   - [one, sink]
 """
     sink = f'format: parquet, path: "{tmp_path}/out"'
+    (tmp_path / "none").mkdir()
+    (tmp_path / "other").write_text("no Parquet")
+    read = f'format: parquet, path: "{tmp_path}/in"'
     for before, after, line, said in [
+        (
+            read,
+            f'format: parquet, path: "{tmp_path}/nowhere"',
+            4,
+            f"there is nothing at {tmp_path}/nowhere: correct its `path`",
+        ),
+        (read, f'format: parquet, path: "{tmp_path}/x*"', 4, "nothing matches the pattern"),
+        (read, f'format: parquet, path: "{tmp_path}/none"', 4, "give the source a `schema`"),
+        (read, f'format: parquet, path: "{tmp_path}/other"', 4, "is not of the format parquet"),
+        (read, "format: table, path: no_such_table", 4, "this session has no table or view no_such_table"),
+        (read, f'format: parkuet, path: "{tmp_path}/in"', 4, "Spark knows no format 'parkuet'"),
+        (read, 'format: parquet, path: "nowhere://b/x"', 4, "on a file system that this Spark cannot reach"),
+        ("[frame, one]", '{from: frame, to: one, where: "id > 1) or (1 = 1"}', 10, "PARSE_SYNTAX_ERROR"),
         ('"id long"', '"id lonng"', 5, "the schema of 'one' cannot be used"),
         ('"id long"', '"id long, id long"', 5, "names the field 'id' twice"),
         ('"id long"', '"id interval year"', 5, "the schema of 'one' cannot be used"),

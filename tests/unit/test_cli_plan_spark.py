@@ -49,8 +49,14 @@ def test_a_plan_for_spark_is_read_by_people(monkeypatch, capsys, paths):
     assert "look ×8 + count + kept" in printed
     assert "First to break: look" in printed
     assert "With one thread per task (LSA)" in printed
-    assert "Not measured, and counted as nothing: count" in beside
+    assert "Not measured, and counted as nothing (operators of Spark itself, and state): count" in printed
     assert "Measured with 2 slots" in beside
+
+
+def test_large_rates_are_written_as_people_write_them(monkeypatch, capsys, paths):
+    _, printed, _ = told(monkeypatch, capsys, "plan", *paths, "--rate", "123456", "--trigger", "600")
+    assert "words at 123,500 rows/s" in printed
+    assert "e+0" not in printed
 
 
 def test_a_plan_for_spark_is_one_json_object(monkeypatch, capsys, paths):

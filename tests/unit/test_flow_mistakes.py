@@ -275,8 +275,12 @@ def test_edges_by_key_to_one_operator_are_grouped_alike():
 @pytest.mark.parametrize(
     ("said", "path", "told"),
     [
-        ("[PATH_NOT_FOUND] Path does not exist: file:/in. SQLSTATE: 42K03", "in", "there is nothing at in: correct its `path`"),
-        ("[PATH_NOT_FOUND] Path does not exist: file:/in*", "in*", "nothing matches the pattern in*: correct its `path`"),
+        (
+            "[PATH_NOT_FOUND] Path does not exist: file:/in. SQLSTATE: 42K03",
+            "in",
+            "there is nothing at /in: correct its `path`",
+        ),
+        ("[PATH_NOT_FOUND] Path does not exist: file:/in*", "in*", "nothing matches the pattern /in*: correct its `path`"),
         (
             "[UNABLE_TO_INFER_SCHEMA] Unable to infer schema for Parquet.",
             "in",

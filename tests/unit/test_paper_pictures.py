@@ -9,8 +9,8 @@ import pytest
 
 from evenly.lab.papers.posg.published import gains_panel
 from evenly.lab.papers.verdicts import Basis, not_rerun, number
+from evenly.numbers import plain
 from evenly.report.figures import Bars, Curve, Curves, PaperFigure, draw_svgs
-from evenly.report.numbers import plain
 from evenly.report.page import shown
 from evenly.report.paper_page import Paper, paper_page
 

@@ -153,6 +153,7 @@ def test_once_ends_and_all_at_once_is_there_now():
     now = ReplayClock(Pace(10.0, most_rows=30), rows=37).latest(Offered(0), 5_000, all_now=True)
     assert now.row == 30
     assert {now.arrived_us(row) for row in range(30)} <= {4_999, 5_000}
+    assert (now.at_once, last.at_once) == (True, False)  # a rate of millions a second is nobody's
 
 
 def test_an_offset_is_kept_as_plain_data_without_loss():

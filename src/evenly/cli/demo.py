@@ -12,7 +12,7 @@ from rich.text import Text
 
 from evenly.checks import checked_instances
 from evenly.cli.options import Json, check_file, make_folder
-from evenly.cli.output import print_json, results, say, steps_progress
+from evenly.cli.output import note, print_json, results, say, steps_progress
 from evenly.errors import InvalidParameter, MissingDependency
 from evenly.files import write_whole
 from evenly.report.comparison import Comparison, PlacedRun
@@ -125,6 +125,7 @@ def _print(comparison: Comparison, page: Path) -> None:
         f" times as long. Learning the mapping took {comparison.learning_s:.1f} s; with it counted, the whole job by hash took "
         f"{comparison.ratio_with_learning:.2f} times as long.\nResults: ",
         "the same" if comparison.same_results else ("different", "bold red"),
-        f". Picture: {page}",
+        ".",
     )
-    say(_TRY_NEXT)
+    note(f"Page: {page}")
+    note(_TRY_NEXT)

@@ -17,6 +17,7 @@ from evenly.dataflow.files import find_dataflow, shipped_names
 from evenly.dataflow.graph import Dataflow
 from evenly.errors import InvalidParameter
 from evenly.files import write_whole
+from evenly.numbers import plain
 from evenly.planning.machines import AZURE_D, Catalogue, Cluster, MachineSize, parse_machines, read_catalogue
 from evenly.planning.micro_batches.choosing import USUAL_TRIGGER_S
 from evenly.planning.micro_batches.settings import USUAL_CORES
@@ -184,7 +185,7 @@ def _print_more(moved: Replan | None, run: Rehearsal | None, page: Path | None) 
         )
     if run is not None:
         say(
-            f"Rehearsed at {run.rate:g} tuples/s: {'stable' if run.stable else 'not stable'}, completion time "
+            f"Rehearsed at {plain(run.rate, 6)} tuples/s: {'stable' if run.stable else 'not stable'}, completion time "
             f"{run.completion_ms_mean:,.0f} ms on average, {run.completion_ms_p99:,.0f} ms at p99",
         )
     if page is not None:
@@ -227,20 +228,20 @@ def _print(one: Plan, models: Models) -> None:
     every = found[-1]
     name = one.placement.allocation.dataflow.name
     say(
-        (f"{name} at {one.rate:g} tuples/s", "bold"),
+        (f"{name} at {plain(one.rate, 6)} tuples/s", "bold"),
         f": {every['threads']} threads on {one.placement.slots} slots of "
         f"{len(one.placement.cluster.machines)} machines ({one.placement.cluster.named()}), by {one.pair.upper()}",
     )
     lines = [
         (
             str(row["operator"]),
-            "" if row["operator"] == TOTAL else f"{row['rate']:.4g}",
+            "" if row["operator"] == TOTAL else _number(row["rate"]),
             str(row["threads"]),
             str(row["slots"]),
             f"{row['cpu_pct']:.1f}",
             f"{row['mem_pct']:.1f}",
             f"{row['share_pct']:.0f}" if "share_pct" in row else "100",
-            "" if row["breaks_at_rate"] is None else f"{row['breaks_at_rate']:.4g}",
+            _number(row["breaks_at_rate"]),
             str(row["basis"]),
         )
         for row in found
@@ -248,25 +249,30 @@ def _print(one: Plan, models: Models) -> None:
     print_table(_HEADINGS, lines, left=(0, len(_HEADINGS) - 1), section=lambda line: line[0] == TOTAL)
     _print_machines(one)
     prediction = one.prediction
-    sure = f" (95 %: {prediction.low:.4g} to {prediction.high:.4g})" if prediction.low < prediction.high else ""
+    sure = f" (95 %: {plain(prediction.low, 4)} to {plain(prediction.high, 4)})" if prediction.low < prediction.high else ""
     say(
-        f"Predicted with {prediction.assumptions.routing} routing: {prediction.rate:.4g} tuples/s{sure}. First to break: "
+        f"Predicted with {prediction.assumptions.routing} routing: {plain(prediction.rate, 4)} tuples/s{sure}. First to break: "
         f"{prediction.binding.operator}: {prediction.binding.why}",
     )
     other = replace(
         prediction.assumptions, routing="shuffle" if prediction.assumptions.routing == "slot-aware" else "slot-aware"
     )
     rival = planned(one.placement, models, other).prediction
-    say(f"With {other.routing} routing: {rival.rate:.4g} tuples/s, first to break {rival.binding.operator}")
+    say(f"With {other.routing} routing: {plain(rival.rate, 4)} tuples/s, first to break {rival.binding.operator}")
     if every["completion_ms_mean"] is not None:
         say(
-            f"Completion time at {0.9 * one.rate:g} tuples/s: about {every['completion_ms_mean']:,.0f} ms on average, "
+            f"Completion time at {plain(0.9 * one.rate, 6)} tuples/s: about {every['completion_ms_mean']:,.0f} ms on average, "
             f"{every['completion_ms_p99']:,.0f} ms at p99",
         )
     if one.placement.extra_slots:
         say(f"{one.placement.extra_slots} slots more than the {one.placement.allocation.slots} allocated were needed")
     if every["price_per_hour"] is not None:
-        say(f"Price: {every['price_per_hour']:.4g} per hour")
+        say(f"Price: {_number(every['price_per_hour'])} per hour")
+
+
+def _number(value: object) -> str:
+    """A number of a row, if it has one."""
+    return plain(value, 4) if isinstance(value, int | float) else ""
 
 
 def _print_machines(one: Plan) -> None:
@@ -296,8 +302,8 @@ def _print_comparison(plans: list[Plan], models: Models) -> None:
                 str(one.placement.slots),
                 str(one.placement.extra_slots),
                 str(len(one.placement.cluster.machines)),
-                f"{by['shuffle'].prediction.rate:.4g}",
-                f"{by['slot-aware'].prediction.rate:.4g}",
+                plain(by["shuffle"].prediction.rate, 4),
+                plain(by["slot-aware"].prediction.rate, 4),
                 str(one.prediction.binding.operator),
             )
         )

@@ -9,6 +9,7 @@ import typer
 from evenly.cli.options import import_from_here
 from evenly.cli.output import note, print_json, print_table, say
 from evenly.dataflow.files import find_dataflow
+from evenly.numbers import plain
 from evenly.planning.micro_batches.choosing import plan_on_spark
 from evenly.planning.micro_batches.models import SparkModels
 from evenly.planning.micro_batches.plan import PlannedStage, SparkPlan
@@ -62,31 +63,31 @@ def _print(plan: SparkPlan, rival: SparkPlan, cores: int) -> None:
     count, each = executors(plan, cores)
     rows, batch_s = plan.rows_per_batch, plan.batch_s(plan.rows_per_batch)
     say(
-        (f"{plan.flow.name} at {plan.rate:,.4g} rows/s on Spark", "bold"),
+        (f"{plan.flow.name} at {plain(plan.rate, 4)} rows/s on Spark", "bold"),
         f": {_many(plan.slots, 'task slot')} ({_many(count, 'executor')} of {_many(each, 'core')} and "
         f"{executor_memory(plan, cores).all / 1024:.1f} GiB), a batch of about "
         f"{rows:,.0f} rows every {plan.interval_s:g} s, by {plan.allocation.upper()}",
     )
     lines = [_line(plan, stage, batch_s) for stage in plan.stages]
     outside_s = plan.fixed_s
-    lines.append(("Spark, beside its stages", "", "", f"{outside_s:.3g}", f"{100.0 * outside_s / batch_s:.0f}"))
-    lines.append(("a batch", "", "", f"{batch_s:.3g}", "100"))
+    lines.append(("Spark, beside its stages", "", "", plain(outside_s), f"{100.0 * outside_s / batch_s:.0f}"))
+    lines.append(("a batch", "", "", plain(batch_s), "100"))
     print_table(_HEADINGS, lines, folded=0, section=lambda line: line[0] == "a batch")
     first = plan.first_to_break
     say(
-        f"Highest rate: {plan.peak_rate:,.4g} rows/s" + (f". First to break: {first}" if first else ""),
+        f"Highest rate: {plain(plan.peak_rate, 4)} rows/s" + (f". First to break: {first}" if first else ""),
         "" if plan.holds else ". It does not hold the rate: give more --slots or a longer --trigger",
     )
     if plan.holds:
         say(
-            f"Completion time: about {plan.completion_s_mean:.3g} s on average, {plan.completion_s_p99:.3g} s at p99, "
+            f"Completion time: about {plain(plan.completion_s_mean)} s on average, {plain(plan.completion_s_p99)} s at p99, "
             "from a row's arrival to the end of its batch",
         )
     if rival.allocation != plan.allocation:
         times = f"; this plan carries {plan.peak_rate / rival.peak_rate:.2f} times as much" if rival.peak_rate > 0.0 else ""
-        say(f"With one thread per task (LSA): {rival.peak_rate:,.4g} rows/s{times}")
+        say(f"With one thread per task (LSA): {plain(rival.peak_rate, 4)} rows/s{times}")
     if plan.unmeasured:
-        note(f"Not measured, and counted as nothing: {', '.join(plan.unmeasured)}")
+        say(f"Not measured, and counted as nothing (operators of Spark itself, and state): {', '.join(plan.unmeasured)}")
     for doubt in plan.doubts:
         note(("in doubt: ", "bold"), doubt)
     if plan.between:
@@ -99,7 +100,7 @@ def _line(plan: SparkPlan, stage: PlannedStage, batch_s: float) -> tuple[str, ..
     names = [f"{name} ×{plan.threads[name]}" if name in plan.threads else name for name in stage.operators]
     took_s = stage.seconds(plan.rows_per_batch)
     entering = plan.rate * max(stage.rows_in.values(), default=0.0)
-    return " + ".join(names), str(stage.tasks), f"{entering:,.4g}", f"{took_s:.3g}", f"{100.0 * took_s / batch_s:.0f}"
+    return " + ".join(names), str(stage.tasks), plain(entering, 4), plain(took_s), f"{100.0 * took_s / batch_s:.0f}"
 
 
 def _many(count: int, what: str) -> str:

@@ -14,6 +14,7 @@ from evenly.errors import InvalidParameter
 from evenly.files import write_whole
 from evenly.lab.slots.operators import OperatorSpec
 from evenly.lab.slots.trials import SlotTrials, TrialOptions
+from evenly.numbers import plain
 from evenly.planning.model_files import models_yaml, read_models, read_spark_models
 from evenly.planning.models import PerformanceModel, merge_runs
 from evenly.planning.profiling.search import SearchOptions, SlotTrial, model_of
@@ -68,8 +69,9 @@ def profile(
 ) -> None:
     """Measure what threads of an operator carry on one slot: the peak stable rate, cpu and memory for each number of them.
 
-    With --on spark: of every operator of rows and batches of a dataflow, in Spark's Python workers with all slots busy. With
-    --engine: what Spark itself needs.
+    With --on spark: of every operator of rows and batches of a dataflow, in Spark's Python workers with all slots busy; those
+    of Spark itself (frame) and with state are not measured, and plans count them as nothing. With --engine: what Spark itself
+    needs.
 
     The operator runs in a process pinned to one core. A trial that was made is kept beside the file until the profile is
     whole, so an interrupted profile goes on where it was.
@@ -145,7 +147,7 @@ def _measure(
         bar = progress.add_task(label, total=None)
 
         def shown(threads: int, rate: float) -> SlotTrial:
-            progress.update(bar, description=f"{threads} threads, {rate:,.4g}/s")
+            progress.update(bar, description=f"{threads} threads, {plain(rate, 4)}/s")
             found = trials.run(threads, rate)
             progress.advance(bar)
             return found
@@ -153,7 +155,7 @@ def _measure(
         for peak in search(log.wrap(shown), how):
             peaks.append(peak)
             progress.console.print(
-                f"{label}: {peak.threads} threads carry {peak.rate:,.4g} tuples/s "
+                f"{label}: {peak.threads} threads carry {plain(peak.rate, 4)} tuples/s "
                 f"at {peak.cpu_pct:.0f} % cpu, {peak.mem_pct:.1f} % memory"
             )
     return model_of(label, peaks, about)
@@ -179,7 +181,7 @@ def _rows(model: PerformanceModel) -> list[dict[str, object]]:
 def _panel(model: PerformanceModel) -> Curves:
     threads = [point.threads for point in model.points]
     return Curves(
-        f"{model.name}: at most {model.best.rate:,.4g} tuples/s, with {model.best.threads} threads",
+        f"{model.name}: at most {plain(model.best.rate, 4)} tuples/s, with {model.best.threads} threads",
         "threads on one slot",
         "% of the best rate, of the slot",
         [
@@ -194,8 +196,8 @@ def _print(model: PerformanceModel, out: Path, picture: Path | None) -> None:
     lines = [
         (
             str(point.threads),
-            f"{point.rate:,.4g}",
-            "{:,.4g} to {:,.4g}".format(*point.interval()) if point.interval()[1] > point.interval()[0] else "",
+            plain(point.rate, 4),
+            " to ".join(plain(end, 4) for end in point.interval()) if point.interval()[1] > point.interval()[0] else "",
             f"{point.cpu_pct:.1f}",
             f"{point.mem_pct:.1f}",
             "best" if point == model.best else "",

@@ -11,6 +11,7 @@ from evenly.dataflow.files import read_dataflow
 from evenly.dataflow.stages import stages_of
 from evenly.errors import MissingDependency
 from evenly.files import write_whole
+from evenly.numbers import plain
 from evenly.planning.micro_batches.curves import CurvePoint, SlotCurve
 from evenly.planning.micro_batches.engine import EngineCosts
 from evenly.planning.micro_batches.models import SparkModels
@@ -70,7 +71,7 @@ def profile_on_spark(
                 progress.console.print(text)
 
             if engine:
-                costs = profile_engine(spark, folder=folder, told=lambda kind, s: step(f"{kind}: {s:.3g} s a batch"))
+                costs = profile_engine(spark, folder=folder, told=lambda kind, s: step(f"{kind}: {plain(s)} s a batch"))
                 found = found.with_others(SparkModels(costs))
             if flow is not None:
                 given = None if source is None else spark.read.load(source)
@@ -84,11 +85,14 @@ def profile_on_spark(
         print_json("profile", parameters, _rows(found))
     else:
         _print(found, out)
+        unmeasured = [] if flow is None else [one.name for one in flow.operators if one.kind == "frame"]
+        if unmeasured:
+            say(f"Not measured, operators of Spark itself, which plans count as nothing: {', '.join(unmeasured)}")
 
 
 def _told(name: str, point: CurvePoint) -> str:
     threads = "1 thread" if point.threads == 1 else f"{point.threads} threads"
-    return f"{name}: a slot with {threads} carries {point.rows_per_s:,.4g} rows/s"
+    return f"{name}: a slot with {threads} carries {plain(point.rows_per_s, 4)} rows/s"
 
 
 def _rows(models: SparkModels) -> list[dict[str, object]]:
@@ -130,7 +134,7 @@ def _slots(models: SparkModels) -> str:
 
 
 def _print_engine(costs: EngineCosts) -> None:
-    lines = [(told, f"{1e3 * getattr(costs, name):.4g}") for name, told in _COSTS.items()]
+    lines = [(told, plain(1e3 * getattr(costs, name), 4)) for name, told in _COSTS.items()]
     print_table(("what Spark itself needs", "ms"), lines)
     say(f"A slot gets {100.0 * costs.cores_per_slot:.0f} % of a core when all compute")
 
@@ -140,8 +144,8 @@ def _lines(curve: SlotCurve) -> list[tuple[str, ...]]:
         (
             curve.name,
             str(point.threads),
-            f"{point.rows_per_s:,.4g}",
-            f"{1e3 * point.cpu_row_s:.3g}",
+            plain(point.rows_per_s, 4),
+            plain(1e3 * point.cpu_row_s),
             "best" if point == curve.best else "",
         )
         for point in curve.points

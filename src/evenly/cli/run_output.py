@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 
 from evenly.cli.output import print_table, say
 from evenly.dataflow.reports import FlowBatch, Instances, Measured
+from evenly.numbers import plain
 from evenly.planning.micro_batches import SparkPlan
 from evenly.planning.observed.peak import Peak, Trial
 from evenly.planning.observed.replanning import Change, Event
 from evenly.planning.observed.verdict import ComparedOperator, Verdict
-from evenly.report.numbers import plain
 
-_HEADINGS = ("operator", "rows in", "rows out", "ms a row", "busy s", "waiting s", "threads", "cpu %", "MiB", "λ %")
+_HEADINGS = ("operator", "rows in", "out", "ms a row", "busy s", "waits s", "threads", "cpu %", "MiB", "λ %")
 _COMPARED = ("operator", "threads planned", "now", "rows/s planned", "in its stage", "stage s predicted", "now")
 _MIB = 2**20
 _NULLS = ("batch", "call_ms")
@@ -219,7 +219,7 @@ def _line(name: str, batches: Sequence[FlowBatch]) -> tuple[str, ...]:
     found = [it.operators[name] for it in batches if name in it.operators]
     entered, left = sum(it.rows_in for it in found), sum(it.rows_out for it in found)
     busy_s, waiting_s = sum(it.busy_s for it in found), sum(it.waiting_s for it in found)
-    each = f"{1e3 * busy_s / entered:.3g}" if entered else ""
+    each = plain(1e3 * busy_s / entered) if entered else ""
     last = found[-1]
     cpu = "" if last.cpu_pct is None else f"{last.cpu_pct:.0f}"
     memory = "" if last.peak_bytes is None else f"{last.peak_bytes / _MIB:.0f}"

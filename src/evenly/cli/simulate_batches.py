@@ -14,6 +14,7 @@ from evenly.cli.simulate_shuffle import UNITS_MS, checked_unit
 from evenly.errors import InvalidParameter
 from evenly.lab.simulation.batch_comparison import SCHEDULERS, BatchesOutcome, compare_batches, scheduling
 from evenly.lab.simulation.batches import Objective
+from evenly.numbers import plain
 
 _HEADINGS = ("scheduler", "k", "batches", "by cost", "time s", "bound s", "ratio", "mean ms", "S_L")
 _EXPLAINED = (
@@ -82,7 +83,7 @@ def batches(
         }
         print_json("simulate batches", parameters, [one.row() for one in outcomes])
         return
-    say(f"{len(column):,} rows of {file.name} by {key}, {costs_ms.mean():.3g} ms each on average")
+    say(f"{len(column):,} rows of {file.name} by {key}, {plain(costs_ms.mean())} ms each on average")
     print_table(_HEADINGS, [_line(one) for one in outcomes], section=lambda line: line[1:2])
     say(_EXPLAINED)
 
@@ -93,9 +94,9 @@ def _line(one: BatchesOutcome) -> tuple[str, ...]:
         str(one.instances),
         f"{one.batches:,}",
         f"{one.by_cost_batches:,}",
-        f"{one.seconds:,.4g}",
-        f"{one.bound_s:,.4g}",
+        plain(one.seconds, 4),
+        plain(one.bound_s, 4),
         f"{one.ratio:.2f}",
-        f"{one.completion_ms_mean:,.4g}",
+        plain(one.completion_ms_mean, 4),
         f"{one.speedup_mean:.2f}",
     )

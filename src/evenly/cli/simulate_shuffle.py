@@ -14,6 +14,7 @@ from evenly.errors import InvalidParameter
 from evenly.files import write_whole
 from evenly.lab.simulation.catalogue import SHUFFLE, shuffling
 from evenly.lab.simulation.shuffle import ShuffleOutcome, best_of, compare_shuffle
+from evenly.numbers import plain
 from evenly.report.figures import Curve, Curves
 from evenly.report.simulation_page import simulation_page
 
@@ -70,7 +71,7 @@ def shuffle(
             seed=seed,
             progress=lambda done: progress.advance(bar, done),
         )
-    source = f"{len(column):,} rows of {file.name} by {key}, {costs_ms.mean():.3g} ms each on average"
+    source = f"{len(column):,} rows of {file.name} by {key}, {plain(costs_ms.mean())} ms each on average"
     if page is not None:
         table = [_HEADINGS, *(_line(one) for one in outcomes)]
         write_whole(page, simulation_page(source, table, _panels(outcomes, counts, loads), footnote=_EXPLAINED))

@@ -117,7 +117,7 @@ def described(text: str, file: str, complaint: type[EvenlyError]) -> Described:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise complaint(f"{file}, line {line}: this is not YAML: {error.problem}") from error
     except (yaml.YAMLError, RecursionError) as error:
-        raise complaint(f"{file}: this is not YAML: {error}") from error
+        raise complaint(f"{file}: this is not YAML: {' '.join(str(error).split())}") from error
     if root is None:
         raise complaint(f"{file} is empty: it must describe something")
     return _Reader(file, complaint).read(root, 0)

@@ -54,6 +54,11 @@ class Offered:
         """What `to_dict` gave."""
         return cls(int(told["row"]), int(told["from_row"]), int(told["from_us"]), float(told["rate"]), str(told["files"]))
 
+    @property
+    def at_once(self) -> bool:
+        """Whether its rows arrived all at one moment, so that there is no rate to speak of."""
+        return self.rate == float(MICROS) * (self.row - self.from_row)
+
     def arrived_us(self, row: int) -> int:
         """When a row arrived: the first after 1/rate seconds."""
         return self.from_us + math.floor((row - self.from_row + 1) * MICROS / self.rate)

@@ -9,6 +9,7 @@ from evenly.dataflow.graph import Operator
 _PATTERN = re.compile(r"[*?\[{]")
 _ERROR = re.compile(r"(?:^|[\s:])\[([A-Z_]+(?:\.[A-Z_]+)*)\]")
 _CLASS = re.compile(r"^:?\s*(?:[a-z]\w*\.)+[A-Z]\w*:\s*")
+_LOOKED = re.compile(r"Path does not exist: (?:file:(?=/))?(\S+?)\.?(?:\s|$)")
 _LONGEST = 400
 _JARS = "(--conf spark.jars.packages=…)"
 _WHY = {
@@ -35,9 +36,11 @@ def why_unread(one: Operator, said: str) -> str:
     why = _WHY.get(condition, _STREAM_ONLY if "is not a valid Spark SQL Data Source" in said else "")
     if condition == "PATH_NOT_FOUND" and _PATTERN.search(one.path):
         why = _NO_MATCH
-    elif condition == "UNABLE_TO_INFER_SCHEMA" and one.format == "replay":
+    elif condition in ("PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA") and one.format == "replay":
         why = _NO_REPLAY
-    return why.format(path=one.path, format=one.format) or _first(said)
+    looked = _LOOKED.search(said)  # of a relative path Spark says in which folder it looked
+    kind = "parquet" if one.format == "replay" else one.format
+    return why.format(path=looked[1] if looked else one.path, format=kind) or _first(said)
 
 
 def _first(said: str) -> str:

@@ -118,7 +118,9 @@ class Application:
         """What a reader should know besides: stages that failed or still ran, and parts of the log that could not be read."""
         notes = [one.told for one in self.unfinished]
         if self.failed:
-            notes.append(f"{self.failed} attempts of stages failed; they are not counted above")
+            one = self.failed == 1
+            told = "1 attempt of a stage failed; it is" if one else f"{self.failed:,} attempts of stages failed; they are"
+            notes.append(f"{told} not counted above")
         notes += self.gaps
         if self.truncated:
             notes.append("the log breaks off: the application still runs, or was killed")

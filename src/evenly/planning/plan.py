@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from evenly.dataflow.graph import Dataflow
 from evenly.errors import DoesNotFit, InvalidParameter
 from evenly.notebook import shown
+from evenly.numbers import plain
 from evenly.planning.allocation import LSA, MBA, Allocator
 from evenly.planning.allocation.base import checked_rate
 from evenly.planning.machines import AZURE_D, Catalogue, Cluster
@@ -42,8 +43,8 @@ class Plan:
         """What a notebook shows."""
         cluster = self.placement.cluster
         facts: dict[str, object] = {
-            "planned rate": f"{self.rate:g} tuples/s",
-            "predicted rate": f"{self.prediction.rate:g} tuples/s{'' if self.holds else ': below the planned one'}",
+            "planned rate": f"{plain(self.rate, 6)} tuples/s",
+            "predicted rate": f"{plain(self.prediction.rate, 6)} tuples/s{'' if self.holds else ': below the planned one'}",
             "bound by": f"{self.prediction.binding.operator}: {self.prediction.binding.why}",
             "threads": self.placement.allocation.threads,
             "slots": self.placement.slots,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from evenly.errors import InvalidParameter
+from evenly.numbers import plain
 from evenly.planning.mapping.base import Placed, ThreadPlacement
 from evenly.planning.models import LOOKUPS, Estimate, Lookup, Models, PerformanceModel
 
@@ -149,8 +150,8 @@ def _limits(placement: ThreadPlacement, shares: Mapping[str, tuple[Share, ...]],
         peak, tightest = min(holds, key=lambda hold: hold[0])
         if math.isfinite(peak) and factors[name] > 0.0:
             why = (
-                f"{tightest.placed.threads} threads on slot {tightest.placed.slot + 1} carry {tightest.can.rate:.4g} tuples/s "
-                f"and get {100.0 * tightest.part:.3g} % of the operator's"
+                f"{tightest.placed.threads} threads on slot {tightest.placed.slot + 1} carry "
+                f"{plain(tightest.can.rate, 4)} tuples/s and get {plain(100.0 * tightest.part)} % of the operator's"
             )
             limits.append(Limit(peak / factors[name], name, tightest.placed.slot, why))
     if assumed.contention != "none":

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import FuncFormatter
 
 from evenly.kernels.types import F64
-from evenly.report.numbers import plain
+from evenly.numbers import plain
 from evenly.report.pictures import EVEN, INK, STYLE, UNEVEN
 
 COLOURS: Mapping[str, str] = {

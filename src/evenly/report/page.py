@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
-from evenly.report.numbers import plain
+from evenly.numbers import plain
 
 
 def shown(value: object) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from evenly.dataflow.reports import FlowBatch
+from evenly.numbers import plain
 from evenly.planning.observed.peak import Peak
 from evenly.planning.observed.replanning import Event
 from evenly.planning.observed.verdict import Verdict
-from evenly.report.numbers import plain
 from evenly.report.page import picture, rendered
 
 _WIDTH, _HEIGHT, _LEFT, _BOTTOM = 720, 180, 52, 24

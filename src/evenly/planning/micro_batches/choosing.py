@@ -10,6 +10,7 @@ from typing import Literal, get_args
 from evenly.checks import MAX_INSTANCES
 from evenly.dataflow.graph import Dataflow
 from evenly.errors import DoesNotFit, InvalidParameter
+from evenly.numbers import plain
 from evenly.planning.micro_batches.models import SparkModels
 from evenly.planning.micro_batches.plan import SparkPlan
 from evenly.planning.micro_batches.predicting import Predictor
@@ -50,7 +51,7 @@ def plan_on_spark(
         if not found.peak_rate > 0.0 or math.isinf(found.peak_rate):
             raise DoesNotFit(
                 f"{flow.name} has no highest rate at a trigger of {found.trigger_s:g} s, where Spark itself takes "
-                f"{found.batch_s(0.0):.3g} s of a batch: give a longer --trigger, or a --rate"
+                f"{plain(found.batch_s(0.0))} s of a batch: give a longer --trigger, or a --rate"
             )
         return replace(found, rate=found.peak_rate)
     wanted = rate * (1.0 + headroom_pct / 100.0)
@@ -124,7 +125,7 @@ def _fewest_slots(maker: _Maker, rate: float, wanted: float, trigger_s: float) -
             found = maker.plan(rate, high, trigger_s)
             raise DoesNotFit(
                 f"no number of slots holds {rate:g} rows/s at a trigger of {trigger_s:g} s: with {high:,} a batch still takes "
-                f"{found.batch_s(found.rows_per_batch):.3g} s. Give a longer --trigger, or edges more instances"
+                f"{plain(found.batch_s(found.rows_per_batch))} s. Give a longer --trigger, or edges more instances"
             )
         low, high = high, min(2 * high, MAX_INSTANCES)
     while high - low > 1:

@@ -9,6 +9,7 @@ from functools import cached_property
 
 from evenly.dataflow.graph import Dataflow
 from evenly.notebook import shown
+from evenly.numbers import plain
 from evenly.planning.micro_batches.engine import EngineCosts
 
 _ENOUGH_STEPS = 200
@@ -139,11 +140,11 @@ class SparkPlan:
         """What a notebook shows."""
         rows = self.rows_per_batch
         facts: dict[str, object] = {
-            "planned rate": f"{self.rate:g} rows/s",
-            "highest rate": f"{self.peak_rate:.4g} rows/s{'' if self.holds else ': below the planned one'}",
+            "planned rate": f"{plain(self.rate, 6)} rows/s",
+            "highest rate": f"{plain(self.peak_rate, 4)} rows/s{'' if self.holds else ': below the planned one'}",
             "first to break": self.first_to_break or "nothing that was measured",
             "task slots": self.slots,
-            "batches": f"{rows:,.0f} rows every {self.interval_s:.3g} s, each takes {self.batch_s(rows):.3g} s",
+            "batches": f"{rows:,.0f} rows every {plain(self.interval_s)} s, each takes {plain(self.batch_s(rows))} s",
             "threads in a task": ", ".join(f"{name} {count}" for name, count in self.threads.items()),
             **({"in doubt": "; ".join(self.doubts)} if self.doubts else {}),
         }

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from evenly.dataflow.reports import FlowBatch
+from evenly.numbers import plain
 
 WARM_UP = 2
 """The first batches start Python workers and compile code: they say little of those that follow."""
@@ -40,15 +41,17 @@ def keeping_up(batches: Sequence[FlowBatch], trigger_s: float | None, *, warm_up
         return KeepingUp(held=None, why=f"{len(found)} of {LEAST} batches that are needed to tell")
     median_s = statistics.median(one.took_s for one in found)
     if trigger_s is not None and median_s > _LATE * trigger_s:
-        return KeepingUp(held=False, why=f"batches take {median_s:.3g} s, and one is due every {trigger_s:g} s")
+        return KeepingUp(held=False, why=f"batches take {plain(median_s)} s, and one is due every {trigger_s:g} s")
     half = len(found) // 2
     before_s, after_s = (statistics.fmean(map(_delay_s, part)) for part in (found[:half], found[-half:]))
     grown_s, room_s = after_s - before_s, _GROWN_PART * (trigger_s or median_s)
     if after_s > _GROWTH * before_s and grown_s > room_s:
         what = "rows are complete" if found[-1].completion is not None else "batches end"
-        return KeepingUp(held=False, why=f"{what} later and later: {before_s:.3g} s after they began, then {after_s:.3g} s")
+        return KeepingUp(
+            held=False, why=f"{what} later and later: {plain(before_s)} s after they began, then {plain(after_s)} s"
+        )
     due = f" of {trigger_s:g} s" if trigger_s is not None else ""
-    return KeepingUp(held=True, why=f"batches take {median_s:.3g} s{due}")
+    return KeepingUp(held=True, why=f"batches take {plain(median_s)} s{due}")
 
 
 def _rows(batch: FlowBatch) -> int:

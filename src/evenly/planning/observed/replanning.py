@@ -19,6 +19,7 @@ from evenly.dataflow.graph import Dataflow, Edge
 from evenly.dataflow.reports import FlowBatch, Measured
 from evenly.dataflow.tuning import Tuning
 from evenly.errors import InvalidParameter
+from evenly.numbers import plain
 from evenly.planning.micro_batches.plan import PlannedStage, SparkPlan
 
 ChangeKind = Literal["threads", "instances", "rows per batch", "slots", "profile"]
@@ -82,6 +83,7 @@ class Replanner:
     - `patience`: so many batches in a row must show the same before anything is changed; after a change two batches are left
       out, and as many as `patience` tell what came of it.
     - `source_tells`: whether the source can be told how many rows a batch may have.
+    - `usual_instances`: those of an edge that names none; as many as the plan has slots, unless the session has another number.
 
     Guarantees (property-tested): nothing is changed before `patience` batches; one change at a time; threads stay from 1 to
     256 and only those that the description leaves open change; instances of edges by cost and to state stay; while batches are
@@ -96,11 +98,13 @@ class Replanner:
         *,
         patience: int = 5,
         source_tells: bool = False,
+        usual_instances: int | None = None,
     ) -> None:
         if patience < 1:
             raise InvalidParameter(f"patience must be a number of batches, at least 1, got {patience}")
         self._flow, self._plan, self.tuning = flow, plan, tuning
         self._patience, self._source_tells = patience, source_tells
+        self._usual = usual_instances or plan.slots
         self._row: dict[tuple[str, str], int] = {}
         self._tried: set[tuple[ChangeKind, str]] = set()
         self._recommended: dict[ChangeKind, int] = {}
@@ -137,7 +141,7 @@ class Replanner:
             span_s, predicted_s = _span_s(stage, batch), stage.seconds(rows)
             if span_s is None or not stage.binding:
                 continue
-            told = f"{span_s:.3g} s in place of {predicted_s:.3g} s with {rows:,} rows"
+            told = f"{plain(span_s)} s in place of {plain(predicted_s)} s with {rows:,} rows"
             if span_s > _SLOWER * predicted_s:
                 yield ("slower", stage.binding), f"the stage of {stage.binding} takes {told}"
             elif span_s < predicted_s / _SLOWER:
@@ -148,9 +152,9 @@ class Replanner:
         if not self._source_tells or cap is None or trigger_s is None or rows < 0.99 * cap:
             return
         if batch.took_s < _SHORT * trigger_s:
-            yield ("short", ""), f"batches of {rows:,} rows take {batch.took_s:.3g} s of {trigger_s:g} s, and rows wait"
+            yield ("short", ""), f"batches of {rows:,} rows take {plain(batch.took_s)} s of {trigger_s:g} s, and rows wait"
         elif batch.took_s > _LATE * trigger_s:
-            yield ("long", ""), f"batches of {rows:,} rows take {batch.took_s:.3g} s, and one is due every {trigger_s:g} s"
+            yield ("long", ""), f"batches of {rows:,} rows take {plain(batch.took_s)} s, and one is due every {trigger_s:g} s"
 
     def _of_rate(self, batch: FlowBatch, before: FlowBatch | None) -> Iterable[tuple[tuple[str, str], str]]:
         if before is None or batch.began_s is None or before.began_s is None or batch.began_s <= before.began_s:
@@ -158,9 +162,9 @@ class Replanner:
         rate = (batch.rows or 0) / (batch.began_s - before.began_s)
         most = max(self._plan.rate, _FILL * self._plan.peak_rate)
         if rate > most:
-            yield ("above", ""), f"{rate:,.4g} rows/s arrive, and the plan holds {most:,.4g}"
+            yield ("above", ""), f"{plain(rate, 4)} rows/s arrive, and the plan holds {plain(most, 4)}"
         elif rate < 0.5 * self._plan.rate:
-            yield ("below", ""), f"{rate:,.4g} rows/s arrive, of {self._plan.rate:,.4g} that were planned for"
+            yield ("below", ""), f"{plain(rate, 4)} rows/s arrive, of {plain(self._plan.rate, 4)} that were planned for"
 
     def _acted(self, what: tuple[str, str], reason: str) -> list[Event]:
         kind, name = what
@@ -191,7 +195,7 @@ class Replanner:
                         after, why = found
                         way = (edge.start, edge.end)
                         change = Change(
-                            "instances", f"{edge.start} -> {edge.end}", self.tuning.instances_of(edge, self._plan.slots),
+                            "instances", f"{edge.start} -> {edge.end}", self.tuning.instances_of(edge, self._usual),
                             after, f"{reason}, {why}", "a shorter stage",
                         )  # fmt: skip
                         return self._begin(change, stage, self.tuning.with_instances(way, after))
@@ -200,7 +204,7 @@ class Replanner:
                 if self._waits(one):
                     before = self.tuning.threads_of(self._flow.by_name[one.operator])
                     after = min(2 * before, MOST_TRIED_THREADS)
-                    expected = f"a stage of {before / after * one.span_s:.3g} s in place of {one.span_s:.3g} s"
+                    expected = f"a stage of {plain(before / after * one.span_s)} s in place of {plain(one.span_s)} s"
                     change = Change(
                         "threads", one.operator, before, after,
                         f"{reason}, its threads are busy {one.busy_pct:.0f} % of it, a core {one.cpu_pct:.0f} %", expected,
@@ -213,7 +217,7 @@ class Replanner:
         free = edge.grouping == "shuffle" or (edge.grouping == "key" and self._flow.by_name[edge.end].kind != "state")
         if not free or one is None or ("instances", f"{edge.start} -> {edge.end}") in self._tried:
             return None
-        now, slots = self.tuning.instances_of(edge, self._plan.slots), self._plan.slots
+        now, slots = self.tuning.instances_of(edge, self._usual), self._plan.slots
         if now < slots:
             return slots, f"it has {now} tasks for {slots} slots"
         finer = min(_FINER * slots, MAX_INSTANCES)
@@ -267,7 +271,7 @@ class Replanner:
         if needed == plan.slots:
             return []
         return self._recommend(
-            "slots", "", plan.slots, needed, reason, f"{rate:,.4g} rows/s held, {(_HEADROOM - 1):.0%} to spare"
+            "slots", "", plan.slots, needed, reason, f"{plain(rate, 4)} rows/s held, {(_HEADROOM - 1):.0%} to spare"
         )
 
     def _recommend(self, kind: ChangeKind, of: str, before: int | None, after: int, reason: str, expected: str) -> list[Event]:
@@ -300,7 +304,7 @@ class Replanner:
         if not kept or change.kind == "instances":
             self._tried.add((change.kind, change.of))
         what = "a batch" if pending.stage is None else "the stage"
-        return [Outcome(change, kept, f"{what} takes {1e3 * after_s:.3g} ms a row, {faster:.2f} times as fast as before")]
+        return [Outcome(change, kept, f"{what} takes {plain(1e3 * after_s)} ms a row, {faster:.2f} times as fast as before")]
 
 
 def _span_s(stage: PlannedStage, batch: FlowBatch) -> float | None:

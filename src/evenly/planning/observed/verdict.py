@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from evenly.dataflow.reports import Completion, FlowBatch, Measured
+from evenly.numbers import plain
 from evenly.planning.micro_batches.plan import PlannedStage, SparkPlan
 from evenly.planning.observed.keeping_up import keeping_up, settled
 
@@ -58,7 +59,7 @@ class Verdict:
     operators: tuple[ComparedOperator, ...] = ()
 
     def __str__(self) -> str:
-        at = f" at {self.rate:,.4g} rows/s" if self.rate is not None else ""
+        at = f" at {plain(self.rate, 4)} rows/s" if self.rate is not None else ""
         if self.held is None:
             return f"not known: {self.why}"
         if self.held:

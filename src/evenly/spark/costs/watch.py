@@ -20,6 +20,7 @@ from evenly.errors import InvalidParameter
 from evenly.kernels.types import F64
 from evenly.measures.load import imbalance_pct
 from evenly.notebook import shown
+from evenly.numbers import plain
 from evenly.spark.costs.candidates import by_best_key
 from evenly.spark.jvm.observed import is_observed
 from evenly.spark.remembering.costs import CostMemory
@@ -154,7 +155,7 @@ class CostWatch:
         facts |= {
             "rows": f"{sum(report.rows for report in self.reports):,}",
             "λ of the measured work": f"{self.imbalance_pct:.1f} %",
-            "mean completion of a row": f"{self.mean_completion_s:.3g} s",
+            "mean completion of a row": f"{plain(self.mean_completion_s)} s",
         }
         return shown("CostWatch", facts, {"measured work": self.busy_s.tolist()})
 

@@ -56,7 +56,7 @@ def ended(progress: Any) -> Ended | None:
         completion = _completion((progress.observedMetrics or {}).get(_NAME), began_s + whole_s)
         return Ended(int(progress.batchId), int(progress.numInputRows), began_s, whole_s, completion)
     completion = end.completion(begin.row, began_s + whole_s)
-    return Ended(int(progress.batchId), end.row - begin.row, began_s, whole_s, completion, end.rate)
+    return Ended(int(progress.batchId), end.row - begin.row, began_s, whole_s, completion, None if end.at_once else end.rate)
 
 
 def _offsets(progress: Any) -> tuple[Offered, Offered] | tuple[Offered, None]:

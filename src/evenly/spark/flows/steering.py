@@ -32,7 +32,7 @@ class Steering:
         watch: FlowWatch | None = None,
         plan: SparkPlan | None = None,
         replan: bool = False,
-        patience: int = 5,
+        usual_instances: int | None = None,
     ) -> None:
         self._flow, self._watch = flow, watch
         self._seen = -1
@@ -49,7 +49,7 @@ class Steering:
         self._replanner = None
         if replan and plan is not None:
             tells = self.pace_file is not None
-            self._replanner = Replanner(flow, plan, self.tuning, patience=patience, source_tells=tells)
+            self._replanner = Replanner(flow, plan, self.tuning, source_tells=tells, usual_instances=usual_instances)
 
     def set_pace(self, pace: Pace) -> None:
         """Replay from the next batch on at another pace."""

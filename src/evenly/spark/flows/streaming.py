@@ -79,7 +79,8 @@ class Streaming:
         self._watch = FlowWatch() if asked.watch is None and asked.replan else asked.watch
         self._source = only_source(flow)
         plan = asked.plan
-        self.steering = Steering(flow, self._source, watch=self._watch, plan=plan, replan=asked.replan)
+        usual = default_instances(spark)
+        self.steering = Steering(flow, self._source, watch=self._watch, plan=plan, replan=asked.replan, usual_instances=usual)
         self._rows = read(spark, flow, capped(self._source, plan), streaming=True, pace=self.steering.pace_file)
         trigger = asked.trigger
         if trigger is None and plan is not None and plan.trigger_s is not None:

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from evenly.costs.report import InstanceReport
 from evenly.dataflow.reports import FlowBatch, Instances, WorkerReport, by_instance, measured
 from evenly.notebook import shown
+from evenly.numbers import plain
 from evenly.planning.micro_batches import SparkPlan
 from evenly.planning.observed.replanning import Event
 from evenly.planning.observed.verdict import Verdict, verdict
@@ -132,8 +133,8 @@ class FlowWatch:
         if not batches:
             return shown("FlowWatch", {"measured": "nothing yet: it is filled by each batch of a run"})
         last = batches[-1]
-        facts: dict[str, object] = {"batches": len(batches), "last batch": f"{last.took_s:.3g} s"}
-        facts |= {name: f"{it.rows_in:,} rows, {it.busy_s:.3g} s busy" for name, it in last.operators.items()}
+        facts: dict[str, object] = {"batches": len(batches), "last batch": f"{plain(last.took_s)} s"}
+        facts |= {name: f"{it.rows_in:,} rows, {plain(it.busy_s)} s busy" for name, it in last.operators.items()}
         loads = {f"{name}: seconds busy": it.busy_s.tolist() for name, it in self.instances.items() if it.busy_s.size <= 256}
         return shown("FlowWatch", facts, loads)
 

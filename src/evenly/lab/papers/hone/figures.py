@@ -9,8 +9,8 @@ import numpy as np
 from evenly.kernels.types import F64
 from evenly.lab.papers.hone.bench import RULES, Bench, Link
 from evenly.lab.papers.verdicts import Verdict, number, sentence
+from evenly.numbers import plain
 from evenly.report.figures import Curve, Curves, PaperFigure
-from evenly.report.numbers import plain
 
 RATES = (500, 1_000, 1_500, 2_000, 3_000, 4_000, 5_000)
 QUEUES = (10, 20, 30, 40, 50, 60, 70, 80, 90, 100)

@@ -19,8 +19,8 @@ from evenly.kernels.types import F64, I64
 from evenly.lab.papers.hone.bench import Bench, mean_of_known, reduction_pct
 from evenly.lab.papers.verdicts import Verdict, not_rerun, number, sentence
 from evenly.lab.simulation.emission import Arrivals, Outcome, run
+from evenly.numbers import plain
 from evenly.report.figures import Curve, Curves, PaperFigure
-from evenly.report.numbers import plain
 from evenly.sketches.hashing import derive
 
 RATES = (1_170, 1_250, 1_330)
