@@ -49,9 +49,14 @@ class Trial:
         """The mean gain on rows that it has not seen, in points of λ."""
         return fmean(self.gains)
 
-    def expected(self, trust: float) -> float:
-        """The gain to expect: what it was, with so much trust; else the stream goes back to what it was before."""
-        return trust * self.gain + (1.0 - trust) * min(0.0, self.back)
+    def expected(self, trust: float, bursts: float) -> float:
+        """The gain to expect: so much of what it was; and, as likely as it is a burst, what it would lose when that has passed.
+
+        The more a gain exceeds how far λ goes up and down by itself, the less likely it is one.
+        """
+        gain = self.gain
+        beyond = gain * gain / (gain * gain + 4.0 * bursts * bursts) if gain > 0.0 else 0.0
+        return trust * gain + (1.0 - max(trust, beyond)) * min(0.0, self.back)
 
 
 class Trials:
