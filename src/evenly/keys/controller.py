@@ -19,7 +19,7 @@ from evenly.keys.trials import Trial, Trials
 from evenly.measures.load import imbalance_pct
 
 _RECENT = 8
-_MOST_EXTRA = 3
+_MOST_EXTRA = 6
 _DEVIATIONS = 3.0
 _MOST_DOUBLINGS = 20
 _TRUST_OVER_HASH = 0.9
@@ -82,7 +82,7 @@ class DriftController:
     candidates are made for the mapping in force, from the last two and from the last eight, without keys that came in bursts.
     Each is judged by the stretches after those it was learnt from (`Trials`). A change to a candidate is decided when
 
-    - it was judged by at least `patience` stretches, by one to three more where the mapping in force was learnt from
+    - it was judged by at least `patience` stretches, by one to six more where the mapping in force was learnt from
       rows and λ goes up and down by itself, and still gains;
     - the gain to expect is at least `threshold_pct` points of λ: its mean gain, times the share of such gains that lasted on
       this stream (`Promises`), less what it would lose if it was a burst and the stream went back to what it was before;
