@@ -26,7 +26,7 @@ from evenly.lab.simulation.controlled import Controlled, KeyedBatch, controlled
 from evenly.sketches import key_ids
 from evenly.streams.recorded import read_column
 
-BATCH_ROWS = (20_000, 60_000, 100_000)
+BATCH_ROWS = (20_000, 40_000, 60_000, 80_000, 100_000)
 INSTANCES = (4, 8, 16, 32)
 RECORDED = {"mentions": ("congress_mentions", "key"), "words": ("wiki_sent_1", "text"), "flights": ("flights3m", "key")}
 GENERATED = ("still", "burst", "heavy key", "abrupt", "slow")
