@@ -11,7 +11,7 @@ SCHEDULES := 300
 FAULTS := faults-$(SEED)-$(SCHEDULES).json
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long lint test-unit test-spark test-browser test-old-spark test-kafka test-wheel test-faults bench-micro bench-spark bench-groups bench-times bench-hot-key bench-joins bench-writing bench-remember \
+.PHONY: help demo test test-long lint test-unit test-spark test-browser test-old-spark test-kafka test-wheel test-faults bench-micro bench-spark bench-groups bench-controller bench-times bench-hot-key bench-joins bench-writing bench-remember \
 	bench-emission bench-word-count bench-outbox bench-dataflow bench-flows bench-examples bench-shuffle bench-cost bench-keys bench-stage bench-streaming bench-drift bench-diagnosis bench-plan papers recorded lock format clean
 
 help: ## Explain every target
@@ -114,6 +114,9 @@ bench-streaming: $(READY) recorded ## Measure stateful streaming queries on reco
 
 bench-drift: $(READY) recorded ## Measure the drift controller on recorded keys in the folder EVENLY_DATA
 	$(BIN)/python benchmarks/streaming_drift.py "$(EVENLY_DATA)"
+
+bench-controller: $(READY) recorded ## Replay recorded keys in the folder EVENLY_DATA, and generated ones, through the drift controller, without Spark (2 minutes)
+	$(BIN)/python benchmarks/controller.py "$(EVENLY_DATA)"
 
 bench-diagnosis: $(READY) ## Run jobs with a known cause on Spark and ask evenly diagnose log what it was: precision and recall
 	$(BIN)/python benchmarks/diagnosis.py --docs docs/diagnose.md

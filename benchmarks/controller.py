@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -25,13 +26,34 @@ from evenly.lab.simulation.controlled import Controlled, KeyedBatch, controlled
 from evenly.sketches import key_ids
 from evenly.streams.recorded import read_column
 
-BATCH_ROWS = (20_000, 60_000, 100_000)
+BATCH_ROWS = (20_000, 40_000, 60_000, 80_000, 100_000)
 INSTANCES = (4, 8, 16, 32)
 RECORDED = {"mentions": ("congress_mentions", "key"), "words": ("wiki_sent_1", "text"), "flights": ("flights3m", "key")}
 GENERATED = ("still", "burst", "heavy key", "abrupt", "slow")
 TURNS_AT, GENERATED_BATCHES, KEYS = 20, 60, 5_000
 MOST_ROWS = 4_000_000
-Row = dict[str, object]
+
+
+@dataclass(frozen=True)
+class Result:
+    """One stream in batches of one size over one number of instances: its changes, and means of their figures."""
+
+    stream: str
+    batch_rows: int
+    instances: int
+    batches: int
+    changes: int
+    unjudged: int
+    worse: int
+    at: tuple[int, ...]
+    before_pct: float | None
+    promised_pct: float | None
+    after_pct: float | None
+    kept_pct: float | None
+    least_gain: float | None
+    share_of_ideal: float | None
+    imbalance_pct_mean: float
+    imbalance_pct_never: float
 
 
 def recorded_ids(folder: Path, stream: str) -> U64 | None:
@@ -78,33 +100,38 @@ def _shares(kind: str, number: int, shares: F64, turned: F64, instances: int) ->
     if kind == "slow" and passed >= 0:
         part = min(1.0, passed / 20.0)
         now = (1.0 - part) * shares + part * turned
-    return now / now.sum()
+    share: F64 = now / now.sum()
+    return share
 
 
-def row_of(stream: str, rows: int, instances: int, found: Controlled) -> Row:
+def result_of(stream: str, rows: int, instances: int, found: Controlled) -> Result:
     changes = found.changes
     ideal = sum(it.kept_pct - it.ideal_pct for it in changes)
-    return {
-        "stream": stream,
-        "batch_rows": rows,
-        "instances": instances,
-        "batches": int(found.kept_pct.size),
-        "changes": len(changes),
-        "unjudged": found.last,
-        "worse": sum(it.gain <= 0.0 for it in changes),
-        "at": [it.batch for it in changes],
-        **{
-            name: float(np.mean([getattr(it, name) for it in changes])) if changes else None
-            for name in ("before_pct", "promised_pct", "after_pct", "kept_pct")
-        },
-        "least_gain": min((it.gain for it in changes), default=None),
-        "share_of_ideal": sum(it.gain for it in changes) / ideal if ideal > 0.0 else None,
-        "imbalance_pct_mean": float(found.imbalances_pct.mean()),
-        "imbalance_pct_never": float(found.kept_pct.mean()),
-    }
+
+    def mean(values: list[float]) -> float | None:
+        return float(np.mean(values)) if values else None
+
+    return Result(
+        stream=stream,
+        batch_rows=rows,
+        instances=instances,
+        batches=int(found.kept_pct.size),
+        changes=len(changes),
+        unjudged=found.last,
+        worse=sum(it.gain <= 0.0 for it in changes),
+        at=tuple(it.batch for it in changes),
+        before_pct=mean([it.before_pct for it in changes]),
+        promised_pct=mean([it.promised_pct for it in changes]),
+        after_pct=mean([it.after_pct for it in changes]),
+        kept_pct=mean([it.kept_pct for it in changes]),
+        least_gain=min((it.gain for it in changes), default=None),
+        share_of_ideal=sum(it.gain for it in changes) / ideal if ideal > 0.0 else None,
+        imbalance_pct_mean=float(found.imbalances_pct.mean()),
+        imbalance_pct_never=float(found.kept_pct.mean()),
+    )
 
 
-def measured(folder: Path, starts: int) -> Iterator[Row]:
+def measured(folder: Path, starts: int) -> Iterator[Result]:
     for stream in RECORDED:
         ids = recorded_ids(folder, stream)
         if ids is None:
@@ -115,35 +142,31 @@ def measured(folder: Path, starts: int) -> Iterator[Row]:
                 batches = recorded_batches(ids, rows, start * rows // starts)
                 name = stream if start == 0 else f"{stream}, from row {start * rows // starts:,}"
                 for instances in INSTANCES:
-                    yield row_of(name, rows, instances, controlled(batches, instances))
+                    yield result_of(name, rows, instances, controlled(batches, instances))
     for kind in GENERATED:
         for rows in BATCH_ROWS:
             for instances in INSTANCES:
                 found = controlled(generated_batches(kind, rows, instances), instances)
-                yield row_of(f"generated: {kind}", rows, instances, found)
+                yield result_of(f"generated: {kind}", rows, instances, found)
 
 
-def show(results: list[Row]) -> None:
-    """Lines with changes one by one, those without in one line of each stream."""
-    print(
-        "| stream | rows a batch | instances | changes (after batch) | λ before | promised | came | kept | of the ideal gain |"
-    )
-    print("|---|---|---|---|---|---|---|---|---|")
-    for row in (row for row in results if row["changes"]):
-        at = ", ".join(map(str, row["at"]))
-        figures = " | ".join(f"{row[name]:.1f}" for name in ("before_pct", "promised_pct", "after_pct", "kept_pct"))
-        share = "" if row["share_of_ideal"] is None else f"{100.0 * row['share_of_ideal']:.0f} %"
+def show(results: list[Result]) -> None:
+    """Runs with changes one by one, then each stream in a line."""
+    heads = "stream | rows a batch | instances | changes (after batch) | λ before | promised | came | kept | of the ideal gain"
+    print(f"| {heads} |\n|{'---|' * 9}")
+    for it in (it for it in results if it.changes):
+        figures = (it.before_pct, it.promised_pct, it.after_pct, it.kept_pct)
+        shown = " | ".join(f"{figure:.1f}" for figure in figures if figure is not None)
+        share = "" if it.share_of_ideal is None else f"{100.0 * it.share_of_ideal:.0f} %"
+        at = ", ".join(map(str, it.at))
+        print(f"| {it.stream} | {it.batch_rows:,} | {it.instances} | {it.changes} ({at}) | {shown} | {share} |")
+    for stream in dict.fromkeys(it.stream for it in results):
+        of = [it for it in results if it.stream == stream]
+        mean, never = np.mean([it.imbalance_pct_mean for it in of]), np.mean([it.imbalance_pct_never for it in of])
         print(
-            f"| {row['stream']} | {row['batch_rows']:,} | {row['instances']} | {row['changes']} ({at}) | {figures} | {share} |"
-        )
-    for stream in dict.fromkeys(row["stream"] for row in results):
-        of = [row for row in results if row["stream"] == stream]
-        without = sum(not row["changes"] for row in of)
-        mean, never = (np.mean([row[name] for row in of]) for name in ("imbalance_pct_mean", "imbalance_pct_never"))
-        print(
-            f"\n{stream}: {sum(row['changes'] for row in of)} changes in {len(of)} runs, none in {without} of them, "
-            f"{sum(row['worse'] for row in of)} for the worse, {sum(row['unjudged'] for row in of)} after the last batch; "
-            f"mean λ {mean:.1f} %, {never:.1f} % with the first mapping kept"
+            f"\n{stream}: {sum(it.changes for it in of)} changes in {len(of)} runs, none in {sum(not it.changes for it in of)} "
+            f"of them, {sum(it.worse for it in of)} for the worse, {sum(it.unjudged for it in of)} after the last batch; mean "
+            f"λ {mean:.1f} %, {never:.1f} % with the first mapping kept"
         )
 
 
@@ -154,9 +177,11 @@ def main() -> None:
     options = parser.parse_args()
     results = list(measured(options.folder, options.starts))
     if options.json:
-        print_json("controller", {"starts": options.starts}, results)
+        print_json("controller", {"starts": options.starts}, [asdict(it) for it in results])
     else:
         show(results)
+    if any(it.worse for it in results):
+        sys.exit("a change was for the worse")
 
 
 if __name__ == "__main__":

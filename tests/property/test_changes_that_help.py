@@ -1,4 +1,4 @@
-"""What the drift controller rests on: λ of any mapping from what is told of a batch, bursts, chance, promises; and all of it."""
+"""What the drift controller rests on: λ of any mapping from what is told of a batch, bursts, chance, promises; and all."""
 
 import json
 

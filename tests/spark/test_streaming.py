@@ -13,8 +13,10 @@ from evenly.errors import (
     InvalidParameter,
 )
 from evenly.keys.dkg import DKG
+from evenly.keys.promises import Promises
 from evenly.spark.state.lineage import current_checkpoint
 from evenly.spark.streaming import changing
+from evenly.spark.streaming.kept_rows import kept_promises
 
 
 def test_a_mapping_is_learnt_from_the_stream_kept_and_read_back(spark, visits):
@@ -155,7 +157,7 @@ def test_state_that_cannot_be_moved_stays_and_the_query_goes_on(visits):
 
 @pytest.mark.usefixtures("rocksdb")
 @pytest.mark.parametrize("window", [None, "window"])
-def test_a_query_started_by_hash_is_balanced_by_the_controller(visits, window):
+def test_a_query_started_by_hash_is_balanced_by_the_controller(visits, window, caplog):
     visits.add(files=6)
     keys = ("user",) if window is None else ("window", "user")
     rows = visits.stream() if window is None else visits.windows()
@@ -167,13 +169,21 @@ def test_a_query_started_by_hash_is_balanced_by_the_controller(visits, window):
     assert figures["before_pct"] > 15.0
     assert figures["expected_pct"] < figures["before_pct"] - 10.0
     assert figures["moved_load_pct"] > 0.0
+    if "after_pct" in figures:  # three batches under it
+        assert figures["after_pct"] < figures["kept_pct"]
     last = query.batches[-1]
     assert last.version == 2
     assert last.mapped_imbalance_pct < figures["before_pct"] / 2.0
     assert [batch.number for batch in query.batches] == list(range(6))
     assert visits.written(*keys) == visits.expected(*keys)
-    stored = json.loads((Path(visits.checkpoint) / "evenly" / "versions.json").read_text())
+    beside = Path(visits.checkpoint) / "evenly"
+    stored = json.loads((beside / "versions.json").read_text())
     assert stored["versions"][-1]["figures"] == query.versions[-1].figures
+    promises = Promises.from_json((beside / "promises.json").read_bytes(), source="promises.json")
+    assert 0.0 < promises.move_s(0.0) < 300.0, "how long the change took is known at the next start"
+    (beside / "promises.json").write_text("{}")
+    assert kept_promises(visits.spark, visits.checkpoint).move_s(5.0) == 5.0
+    assert "begins a new record of promises" in caplog.text
 
 
 def test_a_stream_that_has_nothing_yet_starts_by_hash(visits):

@@ -19,7 +19,7 @@ from evenly.keys.trials import Trial, Trials
 from evenly.measures.load import imbalance_pct
 
 _RECENT = 8
-_MOST_EXTRA = 3
+_MOST_EXTRA = 6
 _DEVIATIONS = 3.0
 _MOST_DOUBLINGS = 20
 _TRUST_OVER_HASH = 0.9
@@ -82,10 +82,10 @@ class DriftController:
     candidates are made for the mapping in force, from the last two and from the last eight, without keys that came in bursts.
     Each is judged by the stretches after those it was learnt from (`Trials`). A change to a candidate is decided when
 
-    - it was judged by at least `patience` stretches, by one to three more where the mapping in force was learnt from
+    - it was judged by at least `patience` stretches, by one to six more where the mapping in force was learnt from
       rows and λ goes up and down by itself, and still gains;
     - the gain to expect is at least `threshold_pct` points of λ: its mean gain, times the share of such gains that lasted on
-      this stream (`Promises`), less what it would lose if the stream went back to what it was before;
+      this stream (`Promises`), less what it would lose if it was a burst and the stream went back to what it was before;
     - half of the threshold is sure: three standard errors, of what chance and bursts do to a gain, taken off;
     - the time that it saves over the life of such gains exceeds what a change costs (`move_s` and what earlier ones took).
 
@@ -240,7 +240,7 @@ class DriftController:
             return self._keep("no other mapping has done better for long enough, in batches that it was not learnt from")
         best = max(judged, key=self._surely)
         surely, trust = self._surely(best), self._trust(best)
-        now, gain = fmean(best.kept_pct), best.expected(trust)
+        now, gain = fmean(best.kept_pct), self._expected(best)
         expected = max(0.0, now - gain)
         if gain < self.threshold_pct or surely < self.threshold_pct / 2.0:
             return self._keep(f"a change would gain {gain:.1f} points, {max(surely, 0.0):.1f} of them surely", now, expected)
@@ -262,10 +262,12 @@ class DriftController:
     def _trust(self, trial: Trial) -> float:
         return _TRUST_OVER_HASH if trial.over_hash else self.promises.trust(trial.span)
 
+    def _expected(self, trial: Trial) -> float:
+        return trial.expected(self._trust(trial), self._trials.bursts(len(trial.gains)))
+
     def _surely(self, trial: Trial) -> float:
         """The gain to be sure of."""
-        trust = self._trust(trial)
-        return trial.expected(trust) - _DEVIATIONS * trust * self._trials.doubt(trial)
+        return self._expected(trial) - _DEVIATIONS * self._trust(trial) * self._trials.doubt(trial)
 
     def _saved(self, gain: float, now: float) -> float:
         """What a change saves over the life of its gain, in stretches, if a stretch takes as long as its busiest instance."""

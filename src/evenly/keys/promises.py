@@ -22,9 +22,9 @@ OUTCOME = 10
 """In how many stretches after a promise its outcome is looked for."""
 _FORMAT, _FORMAT_VERSION = "evenly.promises", 1
 
-_PRIOR_TRUST, _PRIOR_WEIGHT = 0.4, 1.0
+_PRIOR_TRUST, _PRIOR_WEIGHT = 0.3, 1.0
 _LEAST_RATIO, _MOST_RATIO = -0.5, 1.0
-_TRIAL_WEIGHT, _CHANGE_WEIGHT = 0.02, 1.0
+_TRIAL_WEIGHT, _CHANGE_WEIGHT = 0.05, 1.0
 _FADING = 0.998
 _PRIOR_KEPT = 0.9
 _APART = 5.0
@@ -49,7 +49,7 @@ class Promises:
     """How much of what a mapping gained on rows that it had not seen it goes on to gain, and for how long.
 
     Told by trials, mappings that were made and watched and not put in force, and by changes, which weigh five times as much.
-    `trust` is a weighted mean of outcome over promise; older ones weigh less, and nothing known is 0.4. Bounded, whatever
+    `trust` is a weighted mean of outcome over promise; older ones weigh less, and nothing known is 0.3. Bounded, whatever
     the number of trials: the last 100 changes and 10 moves, and sums.
     """
 
@@ -74,14 +74,18 @@ class Promises:
         """How long a change keeps the query from its rows: the mean of the last ones and of what was thought before."""
         return fmean([prior_s, *self._moves])
 
-    def tried(self, span: int, promised: float, outcome: float, *, age: int) -> None:
-        """A mapping that was watched: its gain in the first stretches, and that in the stretch `age` after them."""
-        self._learn(span, promised, outcome, _TRIAL_WEIGHT)
+    def tried(self, span: int, promised: float, outcome: float, *, age: int, part: float = 1.0) -> None:
+        """A mapping that was watched: its gain in the first stretches, and that in the stretch `age` after them.
+
+        `part` is what it counts for, where others say nearly the same.
+        """
+        weight = _TRIAL_WEIGHT * part
+        self._learn(span, promised, outcome, weight)
         ratio = _bounded(outcome / promised)
         if age <= OUTCOME // 2:
-            self._young = _added(self._young, ratio, _TRIAL_WEIGHT)
+            self._young = _added(self._young, ratio, weight)
         else:
-            self._old = _added(self._old, ratio, _TRIAL_WEIGHT)
+            self._old = _added(self._old, ratio, weight)
 
     def changed(self, change: Outcome, span: int | None) -> None:
         """A change, and what came of it. `span` is None where it was asked for: that says nothing of our own promises."""

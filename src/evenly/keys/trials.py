@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
@@ -49,9 +49,23 @@ class Trial:
         """The mean gain on rows that it has not seen, in points of λ."""
         return fmean(self.gains)
 
-    def expected(self, trust: float) -> float:
-        """The gain to expect: what it was, with so much trust; else the stream goes back to what it was before."""
-        return trust * self.gain + (1.0 - trust) * min(0.0, self.back)
+    @property
+    def promised(self) -> float:
+        """The mean gain in the first stretches that it had not seen."""
+        return fmean(self.gains[:_PROMISED])
+
+    def tells(self, least_gain: float) -> bool:
+        """Whether what becomes of its gain says something of gains worth a change, now or after the stretch that comes."""
+        return len(self.gains) >= _PROMISED and self.promised >= least_gain and not self.over_hash
+
+    def expected(self, trust: float, bursts: float) -> float:
+        """The gain to expect: so much of what it was; and, as likely as it is a burst, what it would lose when that has passed.
+
+        The more a gain exceeds how far λ goes up and down by itself, the less likely it is one.
+        """
+        gain = self.gain
+        beyond = gain * gain / (gain * gain + 4.0 * bursts * bursts) if gain > 0.0 else 0.0
+        return trust * gain + (1.0 - max(trust, beyond)) * min(0.0, self.back)
 
 
 class Trials:
@@ -83,15 +97,21 @@ class Trials:
         kept = {id(it.instead_of): it.instead_of for it in self._watched} | {id(in_force): in_force}
         levels = {at: stretch.imbalance_pct(mapping) for at, mapping in kept.items()}
         self._levels.append(levels[id(in_force)])
-        jumps = []
+        jumps, told = [], Counter(it.span for it in self._watched if it.tells(least_gain))
         for trial in self._watched:
             trial.kept_pct.append(levels[id(trial.instead_of)])
             trial.gains.append(trial.kept_pct[-1] - stretch.imbalance_pct(trial.mapping))
             if len(trial.gains) > 1:
                 jumps.append((trial.gains[-1] - trial.gains[-2]) ** 2 / 2.0)
-            promised = fmean(trial.gains[:_PROMISED])
-            if len(trial.gains) > _PROMISED and promised >= least_gain and not trial.over_hash:
-                self._promises.tried(trial.span, promised, trial.gains[-1], age=len(trial.gains) - _PROMISED)
+            if len(trial.gains) > _PROMISED and trial.tells(least_gain):
+                # Those of one stretch say nearly the same: together they count for one.
+                self._promises.tried(
+                    trial.span,
+                    trial.promised,
+                    trial.gains[-1],
+                    age=len(trial.gains) - _PROMISED,
+                    part=1.0 / told[trial.span],
+                )
         if jumps:
             self._jumps = self._jumps * _FADING + fmean(jumps)
             self._jumps_weight = self._jumps_weight * _FADING + 1.0

@@ -34,15 +34,15 @@ class KeptRows:
             return
         self._kept_at_s = at_s
         carried = carried_rows(batches(), version)
-        if carried is None:
-            return
         try:
             beside = Folder(self._spark, self._checkpoint).child("evenly")
-            if beside.names():  # else the checkpoint has been removed, and must not come back
+            if not beside.names():  # the checkpoint has been removed, and must not come back
+                return
+            if carried is not None:
                 beside.write(CARRIED, carried.to_json())
-                if promises is not None and promises != self._promises:
-                    beside.write(PROMISES, promises)
-                    self._promises = promises
+            if promises is not None and promises != self._promises:
+                beside.write(PROMISES, promises)
+                self._promises = promises
         except (*REFUSALS, AttributeError, OSError) as error:  # the session may have gone
             _LOG.debug("%s: what its batches carried could not be kept: %s", self._checkpoint, error)
 
