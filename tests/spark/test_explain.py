@@ -64,6 +64,22 @@ def test_evenly_s_own_placement_and_what_undoes_it_are_told(rows, told):
     cached.unpersist()
 
 
+def test_a_join_by_slots_of_two_mappings_is_told(spark, rows, caplog):
+    mapping = evenly.learn_mapping(rows, key="user", instances=4)
+    other = spark.range(30).selectExpr("id % 4 as user", "id as w")
+    left = evenly.by_key(rows, key="user", instances=4, mapping=mapping)
+    right = evenly.by_key(other, key="user", instances=4, mapping=mapping)
+    assert evenly.explain(left.join(right, ["user", "slot"])).apart == ()
+    wrong = left.join(evenly.by_key(other, key="user", instances=4), ["user", "slot"])
+    found = evenly.explain(wrong)
+    assert len(found.apart) == 1
+    assert "wrong: a join by slot = slot misses rows" in str(found)
+    assert "wrong 1" in found._repr_html_()
+    wrong.count()
+    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(10_000)
+    assert [it.levelname for it in caplog.records if "misses rows" in it.getMessage()] == ["ERROR"]
+
+
 def test_what_it_cannot_explain_is_refused(spark):
     with pytest.raises(InvalidParameter, match="DataFrame"):
         evenly.explain("rows")

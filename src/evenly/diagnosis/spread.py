@@ -81,11 +81,12 @@ class Explanation:
     """How the rows of a DataFrame are spread, and why: its shuffles from the input on, and placed rows that are shuffled again.
 
     `again` are sentences, one for each place where rows that Evenly has placed are shuffled once more by their key, because the
-    slot was forgotten.
+    slot was forgotten; `apart` those where a join is by slots of two mappings, and misses rows.
     """
 
     shuffles: tuple[PlannedShuffle, ...]
     again: tuple[str, ...] = ()
+    apart: tuple[str, ...] = ()
 
     @property
     def placed(self) -> bool:
@@ -96,6 +97,7 @@ class Explanation:
         lines = [f"{at}. {it}" for at, it in enumerate(self.shuffles, start=1)]
         lines = lines or ["no shuffle: instances have what the input's partitions have"]
         lines += [f"forgotten slot: {it}" for it in self.again]
+        lines += [f"wrong: {it}" for it in self.apart]
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
@@ -103,4 +105,5 @@ class Explanation:
         facts: dict[str, object] = {f"shuffle {at}": it for at, it in enumerate(self.shuffles, start=1)}
         facts = facts or {"shuffles": "none: instances have what the input's partitions have"}
         facts |= {f"forgotten slot {at}": it for at, it in enumerate(self.again, start=1)}
+        facts |= {f"wrong {at}": it for at, it in enumerate(self.apart, start=1)}
         return shown("How rows are spread", facts)

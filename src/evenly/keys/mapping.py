@@ -100,6 +100,11 @@ class Mapping(KeptInFile):
             return routing.by_bucket(ids, a, b, self.buckets)
         return routing.assign(ids, *self._tables, a, b, self.buckets)
 
+    @cached_property
+    def identity(self) -> str:
+        """A text that is the same for equal mappings, and for no others."""
+        return checksum(self._content())
+
     @property
     def fitted_loads(self) -> F64:
         """The load of every instance, for the tuples that the mapping was fitted to."""

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 from evenly.spark.features import Feature, has
 from evenly.spark.jvm.action_listeners import ActionListener, listen
 from evenly.spark.jvm.shuffled_again import ShuffledAgain, shuffled_again
+from evenly.spark.jvm.slots_apart import SlotsApart, slots_apart
 
 _LOG = logging.getLogger(__name__)
 _MOST_TOLD = 1_000
@@ -32,7 +33,7 @@ class PlacementListener(ActionListener):
 
     def __init__(self, explicit_shuffle: Any) -> None:
         self._explicit_shuffle = explicit_shuffle
-        self._told: set[ShuffledAgain] = set()
+        self._told: set[ShuffledAgain | SlotsApart] = set()
 
     def onSuccess(self, _action: str, execution: Any, _duration_ns: int) -> None:  # noqa: N802 - Java calls it
         try:
@@ -40,10 +41,12 @@ class PlacementListener(ActionListener):
             # Most actions end here, after one look at a bit set that Spark keeps with every plan.
             if not analyzed.containsPattern(self._explicit_shuffle) or not _may_have_slot(analyzed):
                 return
-            for found in shuffled_again(execution.executedPlan()):
+            plan = execution.executedPlan()
+            both: list[ShuffledAgain | SlotsApart] = [*shuffled_again(plan), *slots_apart(plan)]
+            for found in both:
                 if found not in self._told and len(self._told) < _MOST_TOLD:
                     self._told.add(found)
-                    _LOG.warning("%s", found)
+                    _LOG.log(logging.ERROR if isinstance(found, SlotsApart) else logging.WARNING, "%s", found)
         except Exception:  # noqa: BLE001 - the action has succeeded, whatever is wrong here
             _LOG.debug("the plan of an action could not be read", exc_info=True)
 

@@ -109,7 +109,7 @@ def by_key(
         return kept.observed(rows, mapping.fitted_loads, instance)
 
     slotted = with_slot_of_window(df, [Span(mapping)], names, slot, window=None, observe=observed)
-    placed = marked(slotted, slot, names)
+    placed = marked(slotted, slot, names, mapping=mapping.identity)
     return placed.repartition(instances, *key_columns(names), quoted(slot))
 
 

@@ -10,6 +10,7 @@ from evenly.spark.features import Feature, require
 from evenly.spark.frames import check_frame
 from evenly.spark.jvm.plan_shuffles import planned_shuffles
 from evenly.spark.jvm.shuffled_again import executed_plan, shuffled_again
+from evenly.spark.jvm.slots_apart import slots_apart
 
 
 def explain(df: DataFrame) -> Explanation:
@@ -31,4 +32,5 @@ def explain(df: DataFrame) -> Explanation:
             "explain reads the plan of a batch: of a stream check_placement judges the stateful operators, before it starts"
         )
     plan = executed_plan(df)
-    return Explanation(planned_shuffles(df, plan), tuple(map(str, shuffled_again(plan))))
+    again, apart = (tuple(map(str, found)) for found in (shuffled_again(plan), slots_apart(plan)))
+    return Explanation(planned_shuffles(df, plan), again, apart)

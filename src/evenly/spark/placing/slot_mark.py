@@ -13,9 +13,10 @@ MARK = "evenly.slot"
 _PLAIN = own_name("slot")
 
 
-def marked(df: DataFrame, slot: str, key: tuple[str, ...], window: str | None = None) -> DataFrame:
-    """`df` with its slot column marked, so that plans over it can be read."""
-    mark = {MARK: json.dumps({"key": list(key), "window": window})}
+def marked(df: DataFrame, slot: str, key: tuple[str, ...], window: str | None = None, mapping: str | None = None) -> DataFrame:
+    """`df` with its slot column marked, so that plans over it can be read; `mapping` is the identity of the one it is of."""
+    told = {"key": list(key), "window": window} | ({} if mapping is None else {"mapping": mapping})
+    mark = {MARK: json.dumps(told)}
     if "." not in slot and "`" not in slot:
         return df.withMetadata(slot, mark)
     # Spark would look for a field here.
