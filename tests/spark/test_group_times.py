@@ -14,6 +14,7 @@ import evenly
 from evenly.costs.group_report import GroupMeter
 from evenly.errors import DamagedData, InvalidParameter, MissingFile
 from evenly.keys.dkg import DKG
+from evenly.keys.hot_keys import split_hot_keys
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import tests
 
@@ -116,6 +117,11 @@ def test_times_are_placed_by_and_long_groups_are_named(spark, caplog):
     alone = watch.mapping.assign_ids(pd.Series([ids[5]], dtype="int64").to_numpy().view("uint64"))[0]
     assert alone == 0  # the fullest instance is the first to start
     assert watch.reports[0].groups == 1
+    # As the warning says: the mapping's loads are times, so that a key too long for an instance is split.
+    counts = evenly.Merging(len, lambda parts: pd.DataFrame({"rows": [sum(parts)]}), "rows long")
+    split = evenly.aggregate_by_key(df, counts, key="user", instances=3, mapping=watch.mapping)
+    assert split_hot_keys(watch.mapping).needs_merge
+    assert sorted(map(tuple, split.collect())) == [(user, 1 + user % 3) for user in range(12)]
 
 
 def test_an_input_without_rows_and_one_that_differs_each_time(spark):
