@@ -85,9 +85,9 @@ def _tell_of_long_groups(mapping: Mapping, times: GroupTimes) -> None:
         told.append(f"{name} ({mapping.heavy_weights[at]:.3g} s)")
     fewer = max(1, int(total_s / longest_s))
     _LOG.warning(
-        "longer than an instance's share of %.3g s are the groups of %s: the stage takes at least %.3g s. If results of parts can "
-        "be merged, aggregate_by_key with a Merging and mapping=watch.mapping splits such keys; otherwise %d instance%s will do "
-        "as well",
+        "longer than an instance's share of %.3g s are the groups of %s: the stage takes at least %.3g s. If results of parts "
+        "can be merged, aggregate_by_key with a Merging and mapping=watch.mapping splits such keys; otherwise %d instance%s "
+        "will do as well",
         share_s,
         "; ".join(told),
         longest_s,
