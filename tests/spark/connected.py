@@ -55,6 +55,9 @@ def told(spark):
     schema, options = "user string, total bigint", {"key": "user", "instances": INSTANCES, "mapping": mapping}
     results["frames"] = rows_of(evenly.apply_by_key(df, total, schema, **options)) == plain
     results["tables"] = rows_of(evenly.apply_by_key(df, total_of_table, schema, **options, arrow=True)) == plain
+    watch = evenly.TimeWatch()
+    timed = evenly.apply_by_key(df, total, schema, key="user", instances=INSTANCES, balance="time", watch=watch)
+    results["by time"] = rows_of(timed) == plain and watch.times.groups == len(plain)
     try:
         df.transform(evenly.by_key, key="usr", instances=2)
     except evenly.EvenlyError as error:

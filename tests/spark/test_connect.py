@@ -45,6 +45,7 @@ def test_groups_and_grouped_functions_give_sparks_results(told):
     assert told["grouped"]
     assert told["frames"]
     assert told["tables"]
+    assert told["by time"]
 
 
 def test_errors_are_those_of_a_classic_session(told):

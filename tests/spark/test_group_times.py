@@ -1,6 +1,7 @@
 """`apply_by_key(..., balance="time")`: results of `applyInPandas` in every case, times that come back, and what is refused."""
 
 import logging
+import math
 import sys
 
 import pandas as pd
@@ -13,6 +14,7 @@ import evenly
 from evenly.costs.group_report import GroupMeter
 from evenly.errors import DamagedData, InvalidParameter, MissingFile
 from evenly.keys.dkg import DKG
+from evenly.keys.hot_keys import split_hot_keys
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import tests
 
@@ -41,9 +43,18 @@ def summed(key, group):
 
 def summed_table(key, group):
     size = group.num_rows
-    told = summed((key[0].as_py(),), pd.DataFrame({"c0": [0] * size}))
+    value = key[0].as_py()
+    told = summed((math.nan if value is None else value,), pd.DataFrame({"c0": [0] * size}))
     shape = pa.schema([("key", pa.string()), ("n", pa.int64()), ("day", pa.date32()), ("kept", pa.list_(pa.int32()))])
     return pa.Table.from_pandas(told, schema=shape, preserve_index=False)
+
+
+@pytest.fixture
+def small_batches(spark):
+    """So that groups go over several batches."""
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "7")
+    yield
+    spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
 
 
 def found(df):
@@ -54,6 +65,7 @@ def timed(rows, function, instances, **options):
     return evenly.apply_by_key(rows, function, SCHEMA, key="a.b", instances=instances, balance="time", **options)
 
 
+@pytest.mark.usefixtures("small_batches")
 def test_results_are_those_of_spark_before_and_after_times_are_known(rows, tmp_path):
     plain = rows.toDF("key", "id", "c0").groupBy("key").applyInPandas(summed, SCHEMA)  # Spark cannot by "a.b"
     wanted = found(plain)
@@ -68,8 +80,8 @@ def test_results_are_those_of_spark_before_and_after_times_are_known(rows, tmp_p
     assert sum(report.groups for report in watch.reports) == groups.count() == watch.times.groups
     assert sum(report.all_rows for report in watch.reports) == 900
     assert watch.busy_s.size == 3
-    ids = {row[0] for row in groups.select(F.xxhash64("`a.b`")).collect()}
-    assert {key for report in watch.reports for key in report.ids.tolist()} == ids
+    sizes = dict(groups.select(F.xxhash64("`a.b`"), "count").collect())
+    assert {key: n for it in watch.reports for key, n in zip(it.ids.tolist(), it.rows.tolist(), strict=True)} == sizes
 
     path = tmp_path / "times.json"
     watch.times.save(path)
@@ -105,6 +117,11 @@ def test_times_are_placed_by_and_long_groups_are_named(spark, caplog):
     alone = watch.mapping.assign_ids(pd.Series([ids[5]], dtype="int64").to_numpy().view("uint64"))[0]
     assert alone == 0  # the fullest instance is the first to start
     assert watch.reports[0].groups == 1
+    # As the warning says: the mapping's loads are times, so that a key too long for an instance is split.
+    counts = evenly.Merging(len, lambda parts: pd.DataFrame({"rows": [sum(parts)]}), "rows long")
+    split = evenly.aggregate_by_key(df, counts, key="user", instances=3, mapping=watch.mapping)
+    assert split_hot_keys(watch.mapping).needs_merge
+    assert sorted(map(tuple, split.collect())) == [(user, 1 + user % 3) for user in range(12)]
 
 
 def test_an_input_without_rows_and_one_that_differs_each_time(spark):

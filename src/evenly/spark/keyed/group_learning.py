@@ -30,7 +30,8 @@ _LOG = logging.getLogger(__name__)
 _MOST_TASKS = 64
 """So many tasks send their sums: at 1,000 instances they are up to three megabytes each."""
 _TOLD = 3
-_CLEARLY = 1.1
+_CLEARLY, _WORTH_S = 1.1, 1.0
+"""A group is named if it is longer than an instance's share by so much, in parts and in seconds."""
 
 
 def learn_by_time(df: DataFrame, *, key: Key, instances: int, times: GroupTimes) -> Mapping:
@@ -72,7 +73,7 @@ def _tell_of_long_groups(mapping: Mapping, times: GroupTimes) -> None:
     total_s = float(mapping.fitted_loads.sum())
     share_s = total_s / mapping.instances
     order = np.argsort(-mapping.heavy_weights, kind="stable")[:_TOLD]
-    order = order[mapping.heavy_weights[order] > _CLEARLY * share_s]
+    order = order[mapping.heavy_weights[order] > max(_CLEARLY * share_s, share_s + _WORTH_S)]
     if not order.size:
         return
     longest_s = float(mapping.heavy_weights[order[0]])
@@ -84,8 +85,9 @@ def _tell_of_long_groups(mapping: Mapping, times: GroupTimes) -> None:
         told.append(f"{name} ({mapping.heavy_weights[at]:.3g} s)")
     fewer = max(1, int(total_s / longest_s))
     _LOG.warning(
-        "longer than an instance's share of %.3g s are the groups of %s: the stage takes at least %.3g s. If results of "
-        "parts can be merged, aggregate_by_key with a Merging splits such keys; otherwise %d instance%s will do as well",
+        "longer than an instance's share of %.3g s are the groups of %s: the stage takes at least %.3g s. If results of parts "
+        "can be merged, aggregate_by_key with a Merging and mapping=watch.mapping splits such keys; otherwise %d instance%s "
+        "will do as well",
         share_s,
         "; ".join(told),
         longest_s,
