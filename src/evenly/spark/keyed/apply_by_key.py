@@ -16,6 +16,7 @@ from evenly.spark.keyed.by_key import by_key
 from evenly.spark.keyed.functions import check_function, check_no_iterator
 from evenly.spark.keyed.keys import Key, check_distinct, key_columns, key_names, key_types
 from evenly.spark.keyed.layout import lay_out
+from evenly.spark.keyed.learning import Weight
 from evenly.spark.keyed.results import Results
 from evenly.spark.python_workers import check_python, on_workers
 from evenly.worker.groups.frames import frames_by_group
@@ -33,6 +34,7 @@ def apply_by_key(
     instances: int,
     mapping: Mapping | None = None,
     fit_on: DataFrame | None = None,
+    weight: Weight | None = None,
     arrow: bool = False,
 ) -> DataFrame:
     """`df.groupBy(key).applyInPandas(function, schema)` with balanced instances and little cost per group.
@@ -52,7 +54,7 @@ def apply_by_key(
     a time, so a group must fit in its memory and an instance need not. A group's frame may share memory with others:
     changing it in place is safe, for no row is in two groups.
 
-    `key`, `instances`, `mapping` and `fit_on` are those of `by_key`. `df` must not be streaming.
+    `key`, `instances`, `mapping`, `fit_on` and `weight` are those of `by_key`. `df` must not be streaming.
     """
     check_frame(df)
     if df.isStreaming:
@@ -65,7 +67,7 @@ def apply_by_key(
     names = key_names(df, key)
     sent = lay_out(df.schema, names, key_types(df, names), flagged=not arrow)
     results = Results.of(df.sparkSession, schema)
-    placed = by_key(df, key=key, instances=instances, mapping=mapping, fit_on=fit_on, slot=None)
+    placed = by_key(df, key=key, instances=instances, mapping=mapping, fit_on=fit_on, weight=weight, slot=None)
     rows = sent.of(placed.sortWithinPartitions(*key_columns(names)))
     if arrow:
         tables = tables_by_group(function, results.arrow, sent.layout, with_key=with_key, by_name=results.by_name)

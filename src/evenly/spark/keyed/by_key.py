@@ -12,7 +12,7 @@ from evenly.spark.features import Feature, has
 from evenly.spark.frames import check_frame, check_new_column
 from evenly.spark.jvm.placement_listener import tell_of_shuffles
 from evenly.spark.keyed.keys import Key, key_columns, key_names, quoted
-from evenly.spark.keyed.learning import learn_mapping
+from evenly.spark.keyed.learning import Weight, check_not_learnt, learn_mapping
 from evenly.spark.placing.canary import check_slots_lead, slots_lead
 from evenly.spark.placing.mapping_check import check_mapping
 from evenly.spark.placing.own_columns import own_name
@@ -30,6 +30,7 @@ def by_key(
     slot: str | None = "slot",
     mapping: Mapping | None = None,
     fit_on: DataFrame | None = None,
+    weight: Weight | None = None,
     tolerance_pct: float | None = 2.0,
     seed: int = 0,
 ) -> DataFrame:
@@ -50,7 +51,9 @@ def by_key(
 
     The mapping of keys to instances is learnt from `df`, which reads `df` once more (a sample of it, see
     `learn_mapping`). Give `fit_on=` a smaller or an earlier DataFrame with the same key columns to learn from that
-    instead, or `mapping=` to skip learning. Cache `df` if it is costly to compute.
+    instead, or `mapping=` to skip learning. Cache `df` if it is costly to compute. `weight=` is what a row counts for where
+    instances are to have the same of something else than rows: a column of numbers by its name (of `fit_on`, if that is given),
+    or an expression such as `F.length("text")`. One that is null, negative, NaN or infinite is refused.
 
     Two sides of a join go under one mapping. Their key columns must be of types that Spark hashes alike, in the same order;
     their names may differ. A name that is exactly a column of `df` is that column (also `"a.b"`), else it is a path to a
@@ -69,6 +72,7 @@ def by_key(
     a stream is refused (`UnsupportedSpark`).
     """
     check_frame(df)
+    check_not_learnt(mapping, weight)
     instances = checked_instances(instances)
     names = key_names(df, key)
     if slot is not None:
@@ -87,7 +91,12 @@ def by_key(
         if fit_on is not None:
             check_frame(fit_on, "fit_on")
         mapping = learn_mapping(
-            df if fit_on is None else fit_on, key=key, instances=instances, tolerance_pct=tolerance_pct, seed=seed
+            df if fit_on is None else fit_on,
+            key=key,
+            instances=instances,
+            weight=weight,
+            tolerance_pct=tolerance_pct,
+            seed=seed,
         )
     check_mapping(mapping, df, names, instances)
     if slot is None and has(df.sparkSession, Feature.REPARTITION_BY_ID):
