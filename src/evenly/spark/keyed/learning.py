@@ -14,6 +14,7 @@ there are buckets (64,000 at 1,000 instances, 65,536 at 10,000: 8 MB).
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -127,18 +128,24 @@ def _loads(df: DataFrame, names: tuple[str, ...], weight: Weight | None) -> tupl
     ids = key_id(names).alias("id")
     if weight is None:
         return df.select(ids), True
+    rows, whole = row_loads(df, [ids], weight)
+    number = "cast(load as double)"
+    checked = f"if(coalesce({number} >= 0D and {number} < double('Infinity'), false), {number}, -1D) as load"
+    return rows.selectExpr("id", checked), whole
+
+
+def row_loads(df: DataFrame, keys: Sequence[Column], weight: Weight) -> tuple[DataFrame, bool]:
+    """These columns and `load`, what rows count for as it was given; and whether that is a whole number by its type."""
     if not isinstance(weight, (str, Column)):
         raise InvalidParameter(f"weight must be the name of a column of numbers, or an expression, got {weight!r}")
     given = F.col(column_name(df, weight)) if isinstance(weight, str) else weight
-    rows = df.select(ids, given.alias("load"))
+    rows = df.select(*keys, given.alias("load"))
     kind: DataType = rows.schema["load"].dataType
     if not isinstance(kind, NumericType):
         raise InvalidParameter(
-            f"weight {weight!r} is of type {kind.simpleString()}: it must be a number, such as F.length(...)"
+            f"weight {weight!r} is of type {kind.simpleString()}: it must be a number, such as F.length(column)"
         )
-    number = "cast(load as double)"
-    checked = f"if(coalesce({number} >= 0D and {number} < double('Infinity'), false), {number}, -1D) as load"
-    return rows.selectExpr("id", checked), isinstance(kind, _WHOLE_TYPES)
+    return rows, isinstance(kind, _WHOLE_TYPES)
 
 
 def _weighted(rows: DataFrame, reserve: int | None, seed: int, *, weighted: bool = False) -> DataFrame:
