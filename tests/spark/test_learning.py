@@ -58,7 +58,7 @@ def test_new_rows_are_in_the_range_that_held_back_rows_tell(spark, skewed):
     ids = (
         spark.createDataFrame([(int(key),) for key in new], "key bigint").select(F.xxhash64("key")).toPandas().to_numpy()[:, 0]
     )
-    assert low <= imbalance_pct(instance_loads(learnt.assign_ids(ids.view(np.uint64)), 8)) <= high < 7.0
+    assert low <= imbalance_pct(instance_loads(learnt.assign_ids(ids.view(np.uint64)), 8)) <= high < 10.0
 
 
 def test_keys_that_change_along_the_rows_are_not_promised_to_stay_even(spark):
@@ -74,10 +74,10 @@ def test_keys_that_change_along_the_rows_are_not_promised_to_stay_even(spark):
 
 @pytest.mark.parametrize("partitions", [1, 3, 40])
 def test_partitions_share_one_sample_that_estimates_without_bias(spark, monkeypatch, partitions):
-    monkeypatch.setattr(learning, "_LEAST_RESERVE", 1_000)
+    monkeypatch.setattr(learning, "_ALL_TAKEN", 0)
     keys = F.pmod(F.xxhash64("id"), F.lit(10)).alias("key")
     ids = spark.range(0, 200_000, 1, partitions).select(F.xxhash64(keys).alias("id"))
-    sums = [learning._counted(learning._by_bucket(learning._weighted(ids, 1_000, seed), 512)) for seed in range(6)]
+    sums = [learning._counted(learning._by_bucket(learning._weighted(ids, 1_000, seed), 512)) for seed in range(4)]
     totals = [one.weights[:, 0].sum() for one in sums]
     assert np.mean(totals) == pytest.approx(200_000, rel=0.02)
     taken = [one.weights[:, 0].sum() ** 2 / one.squares for one in sums]  # so many rows say as much

@@ -1,10 +1,10 @@
 """Learning a mapping on Spark: sums by key and then by bucket, all Spark's own aggregates, read at the driver.
 
-Only a sample is summed: row i of partition p is taken with probability 1 / s and stands for s = floor(i d / reserve) + 1 rows,
-with d = min(2 p + 1, 32). So the first rows of a partition are all taken, its number of rows need not be known, and every
-estimate is unbiased. Partitions of about one size add up to a sample as good as the one of a single partition, though
-nobody says how many there are: n of them take about (ln n) / 2 times as much as one, up to 16, and not n times. 32 is what a
-partition that is much larger than all before it can lose of the precision of its sample.
+Only a sample is summed: row i of partition p is taken with probability 1 / s and stands for s = floor(i d / reserve + 1/2) + 1
+rows, with d = min(2 p + 1, 32), and for itself alone if i is below 5,000. So the first rows of a partition are all taken, its
+number of rows need not be known, and every estimate is unbiased. Partitions of about one size add up to a sample as good as
+the one of a single partition, though nobody says how many there are: n of them take about (ln n) / 2 times as much as one, up
+to 16, and not n times. 32 is what a partition that is much larger than all before it can lose of the precision of its sample.
 
 A row stands for a whole number of rows, so sums are exact and do not depend on the order in which Spark adds them. What the
 driver reads is one line for each fine bucket, see `evenly.keys.native_counts`: 8,192 or, from 128 instances on, as many as
@@ -36,7 +36,7 @@ from evenly.spark.frames import check_frame
 from evenly.spark.keyed.keys import Key, column_name, key_id, key_names, type_names
 from evenly.spark.worker_errors import worker_errors
 
-_LEAST_RESERVE = 10_000
+_LEAST_RESERVE, _ALL_TAKEN = 10_000, 5_000
 _MOST_DIVIDED = 32
 _EXACT = 2.0**53
 _PARTITION_BITS = 33
@@ -49,6 +49,10 @@ _SUMS = {
     **{f"{order}_{turn}": f"if({_TURN[order]} = {turn}, weight, 0D)" for order in ORDERS for turn in range(1, TURNS)},
 }
 """What is summed of rows, by id and by bucket."""
+_TURN_SUMS = tuple(_SUMS)[1:]
+_SHARE_BITS = 15
+_SHARE = 2**_SHARE_BITS - 1
+"""Of a bucket's heaviest id the parts that came in each turn are told in so many bits, all in one number."""
 _SQUARES, _OCTAVES = "squares", "octaves"
 _OF_LOADS = {"wrong": "if(load < 0D, 1D, 0D)", "varied": "stands * load * load"}
 """And what is summed besides where each row has a weight of its own."""
@@ -161,7 +165,8 @@ def _weighted(rows: DataFrame, reserve: int | None, seed: int, *, weighted: bool
     if reserve is None:
         return placed.selectExpr("*", "1D as stands").selectExpr(*told)
     divided = f"least(2 * {_AT['partitions']} + 1, {_MOST_DIVIDED})"
-    standing = placed.selectExpr("*", f"floor({_AT['rows']} * {divided} / {reserve}D) + 1D as stands")
+    stands = f"if({_AT['rows']} < {_ALL_TAKEN}L, 1D, floor({_AT['rows']} * {divided} / {reserve}D + 0.5D) + 1D) as stands"
+    standing = placed.selectExpr("*", stands)
     # Spark seeds partition p with seed + p, so a small seed would repeat the random numbers of a neighbour's column.
     taken = f"rand({derive(seed, 'sample', 2**62)}L) * stands < 1D"
     return standing.where(f"{taken} or load < 0D" if weighted else taken).selectExpr(*told)
@@ -177,10 +182,13 @@ def _by_bucket(rows: DataFrame, buckets: int, *, weighted: bool = False) -> Data
     summed = {**_SUMS, _SQUARES: "weight * weight", **(_OF_LOADS if weighted else {})}
     sums = [f"sum({value}) as {name}" for name, value in summed.items()]
     by_id = rows.groupBy("id").agg(*map(F.expr, (*sums, f"bit_or({octaves}) as {_OCTAVES}")))
-    ranked = by_id.selectExpr(
-        "*", f"pmod(id, {buckets}L) as fine", f"weight * (1D + shiftrightunsigned(id, 44) / {2.0**44!r}D) as rank"
+    shares = " | ".join(
+        f"shiftleft(cast({_SHARE}D * {name} / greatest(weight, 1e-300D) + 0.5D as bigint), {_SHARE_BITS * at})"
+        for at, name in enumerate(_TURN_SUMS)
     )
-    own = [f"max_by({name}, rank) as own_{name}" for name in ("id", *_SUMS)]
+    rank = f"weight * (1D + shiftrightunsigned(id, 44) / {2.0**44!r}D) as rank"
+    ranked = by_id.selectExpr("*", f"pmod(id, {buckets}L) as fine", rank, f"{shares} as shares")
+    own = [f"max_by({name}, rank) as own_{name}" for name in ("id", "weight", "shares")]
     again = [f"sum({name}) as {name}" for name in summed]
     return ranked.groupBy("fine").agg(*map(F.expr, (*again, f"bit_or({_OCTAVES}) as {_OCTAVES}", *own)))
 
@@ -205,11 +213,13 @@ def _counted(by_bucket: DataFrame, *, weighted: bool = False) -> NativeCounts:
             "weight=F.coalesce(column, F.lit(0)), or leave such rows out"
         )
     weights, varied = np.column_stack([column(name) for name in _SUMS]), column("varied" if weighted else "weight").sum()
+    own, shares = column("own_weight"), read["own_shares"].astype(np.int64)[order]
+    parts = [(shares >> _SHARE_BITS * at & _SHARE) / _SHARE for at in range(len(_TURN_SUMS))]
     return NativeCounts(
         fine=read["fine"].astype(np.int64)[order],
         weights=weights,
         ids=read["own_id"].astype(np.int64)[order].view(np.uint64),
-        own_weights=np.column_stack([column(f"own_{name}") for name in _SUMS]),
+        own_weights=np.column_stack([own, *(own * part for part in parts)]),
         squares=float(column(_SQUARES).sum()),
         octaves=int(np.bitwise_or.reduce(read[_OCTAVES].astype(np.int64))),
         rows=float(np.square(weights[:, 0].sum()) / varied) if varied > 0.0 else 0.0,
