@@ -1,8 +1,9 @@
 """What learning and placement cost on Spark, beside plain Spark, measured in turn in one run.
 
-    python benchmarks/spark_placement.py [--part rows|tasks] [--rows 10000000] [--json]
+    python benchmarks/spark_placement.py [--part rows|learning|tasks] [--rows 10000000] [--json]
 
 rows   whole jobs of many rows at 16 instances
+learning  what learning takes of a cached frame in 8 partitions, beside groupBy(key).count()
 tasks  what a task behind the shuffle takes at 16, 256 and 1,000 instances, from the event log: short tasks, so that whatever
        travels with each of them shows; and the characters of the plan
 """
@@ -33,6 +34,8 @@ from evenly.spark.session import local_session
 
 INSTANCES = 16
 TARGETS = {"placed with slot": 1.25, "learning": 0.5}
+CACHED_TARGETS = {"integer": 0.35, "text": 0.25}
+CACHED_PARTITIONS = 8
 MANY_INSTANCES, SHORT_ROWS = (16, 256, 1_000), 200_000
 MOST_PER_TASK, MOST_PLAN_CHARACTERS = 1.3, 50_000
 
@@ -68,9 +71,18 @@ def ways(df: DataFrame) -> dict[str, tuple[str, Callable[[], object]]]:
     }
 
 
-def measure(df: DataFrame, stream: str, rounds: int, rows: int) -> list[dict[str, object]]:
+def learning_ways(df: DataFrame) -> dict[str, tuple[str, Callable[[], object]]]:
+    """Learning, and what it is held against, on a frame that is cached in 8 partitions."""
+    cached = df.repartition(CACHED_PARTITIONS).select("key").cache()
+    cached.count()
+    return {
+        "groupBy(key).count()": ("", lambda: run(cached.groupBy("key").count())),
+        "learning, cached": ("groupBy(key).count()", lambda: evenly.learn_mapping(cached, key="key", instances=INSTANCES)),
+    }
+
+
+def measure(timed: dict[str, tuple[str, Callable[[], object]]], stream: str, rounds: int, rows: int) -> list[dict[str, object]]:
     """All ways in turn, `rounds` times after two rounds of warm-up; the median time of each."""
-    timed = ways(df)
     seconds: dict[str, list[float]] = {name: [] for name in timed}
     for turn in range(rounds + 2):
         for name, (_, way) in timed.items():
@@ -98,7 +110,8 @@ def show(results: list[dict[str, object]]) -> None:
     for heading in ("keys", "way", "seconds", "baseline", "ratio", "wanted"):
         table.add_column(heading)
     for row in results:
-        wanted = TARGETS.get(str(row["series"]))
+        cached = row["series"] == "learning, cached"
+        wanted = CACHED_TARGETS[str(row["stream"])] if cached else TARGETS.get(str(row["series"]))
         ratio = row["ratio"]
         met = isinstance(ratio, float) and wanted is not None and ratio <= wanted
         verdict = "" if wanted is None else f"<= {wanted} {'met' if met else 'not met'}"
@@ -218,7 +231,7 @@ def show_tasks(results: list[dict[str, object]]) -> None:
 
 def main() -> None:
     parser = benchmark_parser(__doc__)
-    parser.add_argument("--part", choices=("rows", "tasks"), help="only this part")
+    parser.add_argument("--part", choices=("rows", "learning", "tasks"), help="only this part")
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
@@ -229,9 +242,13 @@ def main() -> None:
             for stream in ("integer", "text"):
                 print(f"measuring {stream} keys", file=sys.stderr)
                 df = make_rows(spark, options.rows, Path(folder), text=stream == "text")
-                results += measure(df, stream, options.rounds, options.rows)
+                if options.part != "learning":
+                    results += measure(ways(df), stream, options.rounds, options.rows)
+                if options.part != "rows":
+                    results += measure(learning_ways(df), stream, options.rounds, options.rows)
+                    spark.catalog.clearCache()
         spark.stop()
-    short = [] if options.part == "rows" else tasks(options.rounds)
+    short = [] if options.part in ("rows", "learning") else tasks(options.rounds)
     if options.json:
         print_json("spark_placement", {"rows": options.rows, "rounds": options.rounds}, results + short)
         return

@@ -9,9 +9,9 @@ from evenly.errors import DamagedData
 from evenly.keys.dkg import DKG, KeyCounts
 from evenly.keys.drift import rebuild
 from evenly.keys.expectation import Expectation, Weighed, expectation
+from evenly.keys.held_back import CountedRows, learnt_mapping
 from evenly.keys.later_rows import LaterRows
 from evenly.keys.mapping import Mapping
-from evenly.keys.partitions import CountedPartition, SketchedPartition, Squares, learnt_mapping
 from evenly.measures.load import imbalance_pct, instance_loads
 from evenly.sealed import sealed
 from evenly.streams import zipf
@@ -23,16 +23,23 @@ def learner(instances):
     return lambda: DKG.automatic(instances, ids="xxhash64")
 
 
-def counted(ids, instances, *, sketched=False):
-    """A partition of these rows in this order, cut in the middle."""
-    later = ids[ids.size // 2 :]
-    squares = Squares(ids.size, later.size)
+def counts(ids, instances, *, sketched):
+    """Rows in the buckets of a learner, and their heaviest keys: all of them, or those that a sketch knows."""
     if sketched:
-        of_later = learner(instances)().fit_ids(later).counts()
-        return SketchedPartition(learner(instances)().fit_ids(ids), of_later, squares)
-    keys, counts = np.unique(ids, return_counts=True)
-    late = np.bincount(np.searchsorted(keys, later), minlength=keys.size)
-    return CountedPartition(keys, counts.astype(float), late / counts, squares)
+        return CountedRows(learner(instances)().fit_ids(ids).counts(), ids.size)
+    own = learner(instances)()
+    keys, found = np.unique(ids, return_counts=True)
+    heavy = found >= 0.5 * own.theta * ids.size
+    buckets = instance_loads(own.buckets_of(ids), own.bucket_count)
+    return CountedRows(KeyCounts(buckets, keys[heavy], found[heavy].astype(float)), ids.size)
+
+
+def learnt(parts, instances, *, sketched=False):
+    """A mapping of partitions, held against the later half of each, and against the last half of them."""
+    later = [np.concatenate([part[part.size // 2 :] for part in parts])]
+    later += [np.concatenate(parts[len(parts) // 2 :])] * (len(parts) > 1)
+    told = [counts(ids, instances, sketched=sketched) for ids in (np.concatenate(parts), *later)]
+    return learnt_mapping(told[0], told[1:], learner(instances))
 
 
 def mixed(ids):
@@ -51,9 +58,7 @@ def test_new_rows_of_the_same_kind_are_in_the_range(alpha, keys, instances, sket
     for run in range(RUNS):
         ids = mixed(zipf(alpha, keys).draw(2 * rows, seed=run))
         seen, new = ids[:rows], ids[rows:]
-        mapping = learnt_mapping(
-            [counted(part, instances, sketched=sketched) for part in np.split(seen, partitions)], learner(instances)
-        )
+        mapping = learnt(np.split(seen, partitions), instances, sketched=sketched)
         low, high = mapping.expected_range_pct
         assert low <= mapping.expected_imbalance_pct <= high
         inside += low <= measured(mapping, new) <= high
@@ -78,7 +83,7 @@ def test_keys_that_change_show_in_the_range_though_the_past_is_even(partitions):
     for seed in range(4):
         ids = drifting(80_000, 2_000, 16, seed)
         seen, new = ids[:40_000], ids[40_000:]
-        mapping = learnt_mapping([counted(part, 8) for part in np.split(seen, partitions)], learner(8))
+        mapping = learnt(np.split(seen, partitions), 8)
         came = measured(mapping, new)
         assert mapping.fitted_imbalance_pct < 0.5
         assert came > 8.0
@@ -87,28 +92,27 @@ def test_keys_that_change_show_in_the_range_though_the_past_is_even(partitions):
 
 def test_a_change_between_partitions_shows_though_none_changes_in_itself():
     first, last = (mixed(zipf(0.5, 300).draw(20_000, seed=seed)) for seed in (4, 5))
-    mapping = learnt_mapping([counted(part, 8) for part in (first, last)], learner(8))
-    unchanged = learnt_mapping([counted(part, 8) for part in (first[::2], first[1::2])], learner(8))
+    mapping = learnt([first, last], 8)
+    unchanged = learnt([first[::2], first[1::2]], 8)
     assert mapping.expected_range_pct[1] > 15.0
     assert unchanged.expected_range_pct[1] < 10.0
 
 
 def test_all_rows_make_the_mapping():
     ids = mixed(zipf(0.5, 300).draw(20_000, seed=4))
-    mapping = learnt_mapping([counted(part, 8) for part in np.split(ids, 4)], learner(8))
+    mapping = learnt(np.split(ids, 4), 8)
     assert mapping.fitted_loads.sum() == ids.size
     assert mapping.fitted_imbalance_pct < 1.0
 
 
 def test_nothing_learnt_says_nothing_of_new_rows():
-    mapping = learnt_mapping([], learner(4))
+    mapping = learnt([np.zeros(0, np.uint64)], 4)
     assert (mapping.expected_imbalance_pct, mapping.expected_range_pct) == (None, None)
     assert DKG(4).fit(np.arange(100)).mapping().expected_imbalance_pct is None
 
 
 def test_one_row_alone_is_no_error():
-    one = CountedPartition(np.array([7], np.uint64), np.ones(1), np.zeros(1), Squares(1.0, 0.0))
-    assert learnt_mapping([one], learner(4)).expectation is None
+    assert learnt([np.array([7], np.uint64)], 4).expectation is None
 
 
 @given(st.lists(st.floats(0.0, 1e6), min_size=1, max_size=20), st.floats(1.0, 1e9), st.floats(1.0, 1e9), st.integers(0, 2**32))

@@ -37,15 +37,19 @@ def slot_column(keys: Sequence[str]) -> str:
     return _OTHER_SLOT if SLOT in keys else SLOT
 
 
-def placed_call(keys: Sequence[str], instances: int) -> str:
+def placed_call(keys: Sequence[str], instances: int, *, weight: str | None = None) -> str:
     """Whole keys on the instance that has least to do, for an operator that follows."""
     named = "" if slot_column(keys) == SLOT else f", slot={quoted(slot_column(keys))}"
-    return f"df.transform(evenly.by_key, key={key_argument(keys)}, instances={instances}{named})"
+    return f"df.transform(evenly.by_key, key={key_argument(keys)}, instances={instances}{_weight(weight)}{named})"
 
 
-def by_key_call(keys: Sequence[str], instances: int) -> str:
+def _weight(weight: str | None) -> str:
+    return "" if weight is None else f", weight={weight}"
+
+
+def by_key_call(keys: Sequence[str], instances: int, *, weight: str | None = None) -> str:
     """Whole keys on the instance that has least to do, and grouped."""
-    return f"{placed_call(keys, instances)}.groupBy({grouped_by(keys, slot_column(keys))})"
+    return f"{placed_call(keys, instances, weight=weight)}.groupBy({grouped_by(keys, slot_column(keys))})"
 
 
 def unslotted_call(keys: Sequence[str], instances: int) -> str:
@@ -53,10 +57,10 @@ def unslotted_call(keys: Sequence[str], instances: int) -> str:
     return f"df.transform(evenly.by_key, key={key_argument(keys)}, instances={instances}, slot=None)"
 
 
-def aggregate_by_key_call(keys: Sequence[str], instances: int) -> str:
+def aggregate_by_key_call(keys: Sequence[str], instances: int, *, weight: str | None = None) -> str:
     """A key too hot for one instance on several, and a merge."""
     merging = "evenly.Merging(partial, merge, schema)"
-    return f"evenly.aggregate_by_key(df, {merging}, key={key_argument(keys)}, instances={instances})"
+    return f"evenly.aggregate_by_key(df, {merging}, key={key_argument(keys)}, instances={instances}{_weight(weight)})"
 
 
 def split_by_key_call(keys: Sequence[str], instances: int) -> str:

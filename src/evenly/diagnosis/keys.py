@@ -33,10 +33,10 @@ class KeyAdvice(StrEnum):
 
 @dataclass(frozen=True)
 class HeavyKey:
-    """One of the heaviest keys: its values, as text, its rows, and their part of all."""
+    """One of the heaviest keys: its values, as text, its rows (or what they weigh), and their part of all."""
 
     key: str
-    rows: int
+    rows: float
     share: float
 
 
@@ -45,15 +45,17 @@ class KeysAt:
     """The keys on one number of instances: the rows of every instance by Spark's hash and by Evenly, both counted.
 
     `heaviest_share` is the part of all rows that the heaviest key has: no grouping of whole keys can be better than an
-    instance with that key alone. `expected` is what held-back rows say of new ones under such a mapping.
+    instance with that key alone. `expected` is what held-back rows say of new ones under such a mapping. `weight` is what rows
+    count for, as Python writes it, if not one: whatever is called rows is then that.
     """
 
     keys: tuple[str, ...]
     instances: int
-    rows_by_hash: tuple[int, ...]
-    rows_by_evenly: tuple[int, ...]
+    rows_by_hash: tuple[float, ...]
+    rows_by_evenly: tuple[float, ...]
     heaviest_share: float
     expected: Expectation | None = None
+    weight: str | None = None
 
     def __post_init__(self) -> None:
         if len(self.rows_by_hash) != self.instances or len(self.rows_by_evenly) != self.instances:
@@ -92,13 +94,18 @@ class KeysAt:
         return max(1, int(1.0 / self.heaviest_share)) if self.heaviest_share > 0.0 else self.instances
 
     @property
+    def of_all(self) -> str:
+        """What shares are shares of."""
+        return "the rows" if self.weight is None else "all weight"
+
+    @property
     def why(self) -> str:
         """The advice in a sentence."""
         if self.advice is KeyAdvice.NOTHING:
             return f"Spark's hash is even: λ is {self.hash_pct:.1f} %"
         if self.advice is KeyAdvice.SPLIT and self.least_pct > EVEN_PCT:
             return (
-                f"the heaviest key has {self.heaviest_share:.1%} of the rows, and an instance's share is "
+                f"the heaviest key has {self.heaviest_share:.1%} of {self.of_all}, and an instance's share is "
                 f"{1.0 / self.instances:.1%}: split it, or take at most {self.most_instances} instances"
             )
         if self.advice is KeyAdvice.SPLIT:
@@ -108,11 +115,11 @@ class KeysAt:
 
     @property
     def call(self) -> str | None:
-        """Code to paste."""
-        if self.advice is KeyAdvice.NOTHING:
+        """Code to paste; none if what rows count for cannot be written down."""
+        if self.advice is KeyAdvice.NOTHING or self.weight == "":
             return None
         make = by_key_call if self.advice is KeyAdvice.BY_KEY else aggregate_by_key_call
-        return make(self.keys, self.instances)
+        return make(self.keys, self.instances, weight=self.weight)
 
     def row(self) -> dict[str, object]:
         """As a flat object."""
@@ -133,18 +140,22 @@ class KeysAt:
 
 @dataclass(frozen=True)
 class KeysDiagnosis:
-    """The keys of a table: how many, which are heavy, and what they mean for each number of instances."""
+    """The keys of a table: how many, which are heavy, and what they mean for each number of instances.
+
+    `unit` is "rows", or "weight" where rows count for something else: what is called rows is then that.
+    """
 
     keys: tuple[str, ...]
-    rows: int
+    rows: float
     distinct_keys: int
     heaviest: tuple[HeavyKey, ...]
     at: tuple[KeysAt, ...]
+    unit: str = "rows"
 
     def _repr_html_(self) -> str:
         """What a notebook shows."""
-        facts: dict[str, object] = {"rows": f"{self.rows:,}", "distinct keys": f"{self.distinct_keys:,}"}
-        facts |= {f"heavy: {one.key}": f"{one.rows:,} rows, {one.share:.1%}" for one in self.heaviest[:3]}
+        facts: dict[str, object] = {self.unit: f"{self.rows:,}", "distinct keys": f"{self.distinct_keys:,}"}
+        facts |= {f"heavy: {one.key}": f"{one.rows:,} {self.unit}, {one.share:.1%}" for one in self.heaviest[:3]}
         loads: dict[str, Sequence[float]] = {}
         for one in self.at:
             facts[f"{one.instances} instances"] = one.why

@@ -35,6 +35,7 @@ _INTERNALS = re.compile(
 )
 _EVENLYS = re.compile(r"[/\\]evenly[/\\](spark|worker)[/\\](?!comparison)")
 _LEARNERS = frozenset({"PartitionLearner"})
+"""What learning ran in Python, before it was Spark's own aggregates: logs are kept for long."""
 _WRITES = ("Execute InsertInto", "Execute Create", "Execute SaveInto", "OverwriteByExpression", "AppendData", "WriteFiles")
 
 

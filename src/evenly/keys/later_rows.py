@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 Part = TypeVar("Part")
-Other = TypeVar("Other")
 
 _LEAST_HELD_BACK = 0.25
 
@@ -16,13 +15,11 @@ class LaterRows(Generic[Part]):
 
     When the newest weigh as much as all before, they become the middle, and what was in the middle is joined to the earliest.
     So at any end the newest, or they and the middle, are a quarter to five eighths of all, as long as no part
-    weighs more than `room`. `join` makes one part of an earlier and a later one. With `earliest=False` the earliest parts are
-    weighed and not kept, for who has all rows elsewhere: of `cut` only the later parts count then.
+    weighs more than `room`. `join` makes one part of an earlier and a later one.
     """
 
-    def __init__(self, join: Callable[[Part, Part], Part], *, earliest: bool = True) -> None:
+    def __init__(self, join: Callable[[Part, Part], Part]) -> None:
         self._join = join
-        self._keeps_earliest = earliest
         self._parts: list[Part | None] = [None, None, None]
         self._weights = [0.0, 0.0, 0.0]
 
@@ -31,11 +28,6 @@ class LaterRows(Generic[Part]):
         """What the next part may weigh. 0 for the first one, which decides."""
         earliest, middle, newest = self._weights
         return earliest + middle - newest
-
-    @property
-    def parts(self) -> tuple[Part, ...]:
-        """What is held, in order."""
-        return tuple(part for part in self._parts if part is not None)
 
     def add(self, part: Part, weight: float) -> None:
         """A part that came after all others."""
@@ -49,15 +41,6 @@ class LaterRows(Generic[Part]):
                 self._put(0, between, middle)
             self._parts[1:], self._weights[1:] = [self._parts[2], None], [newest, 0.0]
 
-    def mapped(
-        self, change: Callable[[Part], Other], join: Callable[[Other, Other], Other], *, earliest: bool = True
-    ) -> LaterRows[Other]:
-        """The same with every part as `change` makes it."""
-        found: LaterRows[Other] = LaterRows(join, earliest=earliest)
-        found._parts = [None if part is None else change(part) for part in self._parts]
-        found._weights = list(self._weights)
-        return found
-
     def cut(self) -> tuple[Part | None, Part | None]:
         """All earlier parts as one, and all later ones. None where there are none."""
         earliest, middle, newest = self._parts
@@ -67,7 +50,7 @@ class LaterRows(Generic[Part]):
 
     def _put(self, at: int, part: Part, weight: float) -> None:
         held = self._parts[at]
-        self._parts[at] = part if held is None or (at == 0 and not self._keeps_earliest) else self._join(held, part)
+        self._parts[at] = part if held is None else self._join(held, part)
         self._weights[at] += weight
 
     def _joined(self, earlier: Part | None, later: Part | None) -> Part | None:

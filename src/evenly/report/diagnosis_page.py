@@ -13,7 +13,7 @@ from evenly.diagnosis.findings import SIZED, Cause, Repeated
 from evenly.diagnosis.keys import COMBINED, KeyAdvice, KeysDiagnosis
 from evenly.diagnosis.past import Application
 from evenly.diagnosis.state import CheckpointDiagnosis
-from evenly.kernels.types import I64
+from evenly.kernels.types import F64
 from evenly.report.diagnosis_pictures import Loads, bars, stage_bars
 from evenly.report.page import rendered
 
@@ -99,8 +99,8 @@ def keys_page(source: str, diagnosis: KeysDiagnosis, table: Sequence[Sequence[st
             good=one.advice is KeyAdvice.NOTHING,
             picture=bars(
                 [
-                    Loads(f"Spark's hash: λ = {one.hash_pct:.1f} %", "rows", "instance", _array(one.rows_by_hash)),
-                    Loads(f"Evenly: λ = {one.evenly_pct:.1f} %", "rows", "instance", _array(one.rows_by_evenly)),
+                    Loads(f"Spark's hash: λ = {one.hash_pct:.1f} %", diagnosis.unit, "instance", _array(one.rows_by_hash)),
+                    Loads(f"Evenly: λ = {one.evenly_pct:.1f} %", diagnosis.unit, "instance", _array(one.rows_by_evenly)),
                 ],
                 same_scale=True,
             ),
@@ -110,9 +110,10 @@ def keys_page(source: str, diagnosis: KeysDiagnosis, table: Sequence[Sequence[st
         )
         for one in diagnosis.at[:MOST_SECTIONS]
     ]
-    lead = f"{diagnosis.rows:,} rows of {source}, {diagnosis.distinct_keys:,} distinct keys by {', '.join(diagnosis.keys)}"
+    named = ", ".join(diagnosis.keys)
+    lead = f"{diagnosis.rows:,} {diagnosis.unit} of {source}, {diagnosis.distinct_keys:,} distinct keys by {named}"
     heavy = [
-        ("heaviest keys", "rows", "share"),
+        ("heaviest keys", diagnosis.unit, "share"),
         *((one.key, f"{one.rows:,}", f"{one.share:.2%}") for one in diagnosis.heaviest),
     ]
     return _page("How even the keys are", lead, headline, sections, [table, heavy], COMBINED)
@@ -137,8 +138,8 @@ def checkpoint_page(diagnosis: CheckpointDiagnosis, table: Sequence[Sequence[str
     return _page("Where the state is", lead, diagnosis.advice.rstrip("."), sections, [table])
 
 
-def _array(rows: Sequence[int]) -> I64:
-    return np.asarray(rows, np.int64)
+def _array(rows: Sequence[float]) -> F64:
+    return np.asarray(rows, np.float64)
 
 
 def _page(

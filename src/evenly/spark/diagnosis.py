@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from pyspark import StorageLevel
 from pyspark.errors import PySparkException
@@ -14,6 +15,7 @@ from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from evenly.checks import checked_instances, checked_path, checked_whole
+from evenly.diagnosis.calls import quoted as quoted_text
 from evenly.diagnosis.keys import HeavyKey, KeysAt, KeysDiagnosis, shown_key
 from evenly.diagnosis.source import check_columns, data_kind
 from evenly.diagnosis.state import CheckpointDiagnosis, StateDiagnosis, checkpoint_diagnosis
@@ -24,7 +26,7 @@ from evenly.spark.frames import check_frame, check_session
 from evenly.spark.jvm.hadoop_files import Folder
 from evenly.spark.jvm.java_errors import Py4JError
 from evenly.spark.keyed.keys import Key, key_columns, key_names
-from evenly.spark.keyed.learning import learn_mapping
+from evenly.spark.keyed.learning import Weight, learn_mapping, row_loads
 from evenly.spark.placing.placement import AT, with_instance
 from evenly.spark.state.reading import rows_per_partition
 
@@ -39,6 +41,7 @@ def diagnose_keys(
     *,
     key: Key,
     instances: int | Sequence[int],
+    weight: Weight | None = None,
     heaviest: int = _HEAVIEST,
     progress: Callable[[str], None] | None = None,
 ) -> KeysDiagnosis:
@@ -49,6 +52,7 @@ def diagnose_keys(
     Rows and keys are counted exactly, with one `groupBy(key).count()` whose result is kept while the diagnosis runs (in memory,
     and on disk where that does not do). The rows of an instance by hash are those whose `pmod(hash(key), instances)` it is,
     which is where Spark puts them; Evenly's are those of a mapping learnt as `by_key` learns it. Null is a key like any other.
+    With `weight`, as `learn_mapping` takes it, all that is called rows is the sum of that.
 
     `heaviest` is how many of the heaviest keys are named (0 to 1000). `progress` is called with a description before each step:
     once, and twice for each number of instances.
@@ -65,14 +69,20 @@ def diagnose_keys(
     say = progress or (lambda _: None)
     say("counting keys")
     columns = tuple(f"key_{place}" for place in range(len(names)))
-    keys = df.select(*(column.alias(name) for column, name in zip(key_columns(names), columns, strict=True)))
-    counted = keys.groupBy(*columns).agg(F.count(F.lit(1)).alias(_ROWS)).persist(StorageLevel.MEMORY_AND_DISK)
+    own = [column.alias(name) for column, name in zip(key_columns(names), columns, strict=True)]
+    if weight is None:
+        summed = df.select(*own).groupBy(*columns).agg(F.count(F.lit(1)).alias(_ROWS))
+    else:
+        loads, whole = row_loads(df, own, weight)
+        summed = loads.groupBy(*columns).agg(F.sum("load").cast("decimal(38,0)" if whole else "double").alias(_ROWS))
+    counted = summed.persist(StorageLevel.MEMORY_AND_DISK)
     try:
         rows, distinct, most = _totals(counted)
         if rows == 0:
-            raise EmptyStream("there are no rows: there is nothing to diagnose")
+            weightless = "" if weight is None else ", or none that weighs anything"
+            raise EmptyStream(f"there are no rows{weightless}: there is nothing to diagnose")
         named = [
-            HeavyKey(shown_key(row[:-1]), int(row[_ROWS]), row[_ROWS] / rows)
+            HeavyKey(shown_key(row[:-1]), _number(row[_ROWS]), _number(row[_ROWS]) / rows)
             for row in counted.orderBy(F.desc(_ROWS), *columns).limit(heaviest).collect()
         ]
         at = []
@@ -80,23 +90,33 @@ def diagnose_keys(
             say(f"placing by hash on {count}")
             by_hash = _loads(counted, F.pmod(F.hash(*columns), F.lit(count)), count)
             say(f"placing by Evenly on {count}")
-            mapping = learn_mapping(df, key=names, instances=count)
-            placed = with_instance(counted, mapping, columns, AT)
-            at.append(KeysAt(names, count, by_hash, _loads(placed, F.col(AT), count), most / rows, mapping.expectation))
+            mapping = learn_mapping(df, key=names, instances=count, weight=weight)
+            placed = _loads(with_instance(counted, mapping, columns, AT), F.col(AT), count)
+            at.append(KeysAt(names, count, by_hash, placed, most / rows, mapping.expectation, _shown(weight)))
     finally:
         counted.unpersist()
-    return KeysDiagnosis(names, rows, distinct, tuple(named), tuple(at))
+    return KeysDiagnosis(names, rows, distinct, tuple(named), tuple(at), "rows" if weight is None else "weight")
 
 
-def _totals(counted: DataFrame) -> tuple[int, int, int]:
+def _shown(weight: Weight | None) -> str | None:
+    """A weight as Python writes it; nothing for an expression, of which Spark does not tell how it was written."""
+    return None if weight is None else quoted_text(weight) if isinstance(weight, str) else ""
+
+
+def _number(value: Any) -> float:
+    """A sum of rows or of whole weights as a whole number, any other as it is."""
+    return float(value) if isinstance(value, float) else int(value or 0)
+
+
+def _totals(counted: DataFrame) -> tuple[float, int, float]:
     total: Row = counted.agg(F.sum(_ROWS), F.count(F.lit(1)), F.max(_ROWS)).collect()[0]
-    return int(total[0] or 0), int(total[1]), int(total[2] or 0)
+    return _number(total[0]), int(total[1]), _number(total[2])
 
 
-def _loads(counted: DataFrame, instance: Column, instances: int) -> tuple[int, ...]:
-    loads = [0] * instances
+def _loads(counted: DataFrame, instance: Column, instances: int) -> tuple[float, ...]:
+    loads: list[float] = [0] * instances
     for row in counted.groupBy(instance.alias("instance")).agg(F.sum(_ROWS).alias("rows")).collect():
-        loads[int(row["instance"])] = int(row["rows"])
+        loads[int(row["instance"])] = _number(row["rows"])
     return tuple(loads)
 
 

@@ -16,6 +16,7 @@ from evenly.keys.split_mapping import SplitMapping, SplitWay
 from evenly.spark.frames import check_frame
 from evenly.spark.keyed.keys import Key, check_distinct, key_columns, key_id, key_names
 from evenly.spark.keyed.layout import lay_out
+from evenly.spark.keyed.learning import Weight
 from evenly.spark.keyed.merging import Merging
 from evenly.spark.keyed.results import Results
 from evenly.spark.keyed.split import placed_by_part, planned_split
@@ -38,6 +39,7 @@ def aggregate_by_key(
     instances: int,
     mapping: Mapping | SplitMapping | None = None,
     fit_on: DataFrame | None = None,
+    weight: Weight | None = None,
     spread_on: str | Sequence[str] | None = None,
     way: SplitWay = "dkg+pkg",
     tolerance_pct: float | None = 2.0,
@@ -78,6 +80,7 @@ def aggregate_by_key(
         instances=instances,
         mapping=mapping,
         fit_on=fit_on,
+        weight=weight,
         way=way,
         tolerance_pct=tolerance_pct,
         seed=seed,
@@ -186,7 +189,7 @@ def _too_hot(df: DataFrame, names: tuple[str, ...], planned: SplitMapping) -> st
     rows = rows.where(F.col(identity).isin(ids)).dropDuplicates([identity])
     known = {row[0]: ", ".join(map(repr, row[1:])) for row in rows.collect()}
     told = "; ".join(
-        f"{known.get(hashed, hashed)} with {100.0 * shares[at]:.1f} % of the rows, "
+        f"{known.get(hashed, hashed)} with {100.0 * shares[at]:.1f} % of the load, "
         f"{shares[at] * planned.instances:.1f} times an instance's share"
         for hashed, at in zip(ids, order.tolist(), strict=True)
     )

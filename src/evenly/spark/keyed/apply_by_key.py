@@ -19,6 +19,7 @@ from evenly.spark.keyed.group_learning import learn_by_time
 from evenly.spark.keyed.group_timing import Balance, SavedTimes, check_watch, known_times, timed_results, with_reports
 from evenly.spark.keyed.keys import Key, check_distinct, key_columns, key_names, key_types, type_names
 from evenly.spark.keyed.layout import lay_out
+from evenly.spark.keyed.learning import Weight
 from evenly.spark.keyed.results import Results
 from evenly.spark.keyed.time_watch import TimeWatch
 from evenly.spark.python_workers import check_python, on_workers
@@ -38,6 +39,7 @@ def apply_by_key(
     instances: int,
     mapping: Mapping | None = None,
     fit_on: DataFrame | None = None,
+    weight: Weight | None = None,
     arrow: bool = False,
     balance: Balance = "rows",
     times: SavedTimes | None = None,
@@ -61,7 +63,7 @@ def apply_by_key(
     a time, so a group must fit in its memory and an instance need not. A group's frame may share memory with others:
     changing it in place is safe, for no row is in two groups.
 
-    `key`, `instances`, `mapping`, `fit_on` and `remember` are those of `by_key`. `df` must not be streaming.
+    `key`, `instances`, `mapping`, `fit_on`, `weight` and `remember` are those of `by_key`. `df` must not be streaming.
 
     `balance="time"` is for functions whose time is not in proportion to rows (a model for each store, a service that is slow
     for some keys). Groups are timed where they run, for `watch`, a `TimeWatch`; `times`, a `GroupTimes` or the path of a saved
@@ -75,8 +77,8 @@ def apply_by_key(
 
     In the first run nothing is known of times: instances get about the same number of groups, of rows, and of the squares of
     groups' rows. Keys that were not seen before are estimated by their rows. A group that is longer than an instance's share
-    is named by a warning. `watch` alone measures, whatever is balanced. `remember` keeps mappings of rows, so not with
-    `balance="time"`.
+    is named by a warning. `watch` alone measures, whatever is balanced. `remember` and `weight` are for
+    `balance="rows"`.
     """
     check_frame(df)
     if df.isStreaming:
@@ -91,13 +93,13 @@ def apply_by_key(
     known = known_times(df, names, balance, times, watch, given=mapping)
     sent = lay_out(df.schema, names, key_types(df, names), flagged=not arrow, with_id=watch is not None)
     results = Results.of(df.sparkSession, schema)
-    if balance == "time" and remember is not None:
-        raise InvalidParameter(
-            "remember= keeps a mapping of rows, and balance='time' places by times: give times= and watch=, or one"
-        )
+    if balance == "time" and (remember is not None or weight is not None):
+        raise InvalidParameter("remember= and weight= are for balance='rows': with balance='time' give times= and watch=")
     if mapping is None and known is not None:
         mapping = learn_by_time(df if fit_on is None else fit_on, key=key, instances=instances, times=known)
-    placed = by_key(df, key=key, instances=instances, mapping=mapping, fit_on=fit_on, slot=None, remember=remember)
+    placed = by_key(
+        df, key=key, instances=instances, mapping=mapping, fit_on=fit_on, weight=weight, slot=None, remember=remember
+    )
     rows = sent.of(placed.sortWithinPartitions(*key_columns(names)))
     timed = None if watch is None else timed_results(results, instances)
     made: StructType | str = schema if timed is None else with_reports(results, timed)

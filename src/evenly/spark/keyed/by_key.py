@@ -14,7 +14,7 @@ from evenly.spark.features import Feature, has
 from evenly.spark.frames import check_frame, check_new_column
 from evenly.spark.jvm.placement_listener import tell_of_shuffles
 from evenly.spark.keyed.keys import Key, key_columns, key_names, quoted, type_names
-from evenly.spark.keyed.learning import learn_mapping
+from evenly.spark.keyed.learning import Weight, check_not_learnt, learn_mapping
 from evenly.spark.placing.canary import check_slots_lead, slots_lead
 from evenly.spark.placing.mapping_check import check_mapping
 from evenly.spark.placing.own_columns import own_name
@@ -34,6 +34,7 @@ def by_key(
     slot: str | None = "slot",
     mapping: Mapping | None = None,
     fit_on: DataFrame | None = None,
+    weight: Weight | None = None,
     tolerance_pct: float | None = 2.0,
     seed: int = 0,
     remember: Where | None = None,
@@ -55,7 +56,9 @@ def by_key(
 
     The mapping of keys to instances is learnt from `df`, which reads `df` once more (a sample of it, see
     `learn_mapping`). Give `fit_on=` a smaller or an earlier DataFrame with the same key columns to learn from that
-    instead, or `mapping=` to skip learning. Cache `df` if it is costly to compute.
+    instead, or `mapping=` to skip learning. Cache `df` if it is costly to compute. `weight=` is what a row counts for where
+    instances are to have the same of something else than rows: a column of numbers by its name (of `fit_on`, if that is given),
+    or an expression such as `F.length("text")`. One that is null, negative, NaN or infinite is refused.
 
     `remember` is a folder on any path that Spark can write to, or a name below the folder of the setting
     `spark.evenly.remember`: the first run learns and writes the mapping there, later ones read it and place at once. What each
@@ -81,15 +84,18 @@ def by_key(
     a stream is refused (`UnsupportedSpark`).
     """
     check_frame(df)
+    check_not_learnt(mapping, weight)
     instances = checked_instances(instances)
     names = key_names(df, key)
     if slot is not None:
         check_new_column(df, slot, "slot")
-    kept = memory(df, remember, names, instances, mapping=mapping, by="by_key")
+    kept = memory(df, remember, names, instances, mapping=mapping, weight=weight, by="by_key")
     if mapping is None:
         _check_learnable(df, fit_on, slot)
         learnt_on = df if fit_on is None else fit_on
-        learn = partial(learn_mapping, learnt_on, key=key, instances=instances, tolerance_pct=tolerance_pct, seed=seed)
+        learn = partial(
+            learn_mapping, learnt_on, key=key, instances=instances, weight=weight, tolerance_pct=tolerance_pct, seed=seed
+        )
         mapping = kept.mapping(learn) if slot is None else kept.slot_mapping(learn, names, type_names(df, names))
     check_mapping(mapping, df, names, instances)
     if slot is None and has(df.sparkSession, Feature.REPARTITION_BY_ID):

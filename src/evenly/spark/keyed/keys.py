@@ -53,6 +53,11 @@ def key_names(df: DataFrame, key: Key) -> tuple[str, ...]:
     return tuple(found)
 
 
+def column_name(df: DataFrame, name: str) -> str:
+    """A column of `df` or a struct's field of any type, which is there once; spelled as `functions.col` reads it."""
+    return ".".join(map(spelled, _found(df.schema, name, sensitive=case_sensitive(df))[0]))
+
+
 def named(given: object, what: str) -> tuple[str, ...]:
     """One text or several as a tuple; `what` is what they are called in the error about anything else."""
     names = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Sequence) else (given,)
@@ -154,7 +159,7 @@ def _field(within: StructType, part: str, name: str, *, sensitive: bool) -> Stru
     fields = [field for field in within.fields if _same(field.name, part, sensitive=sensitive)]
     if len(fields) != 1:
         raise ColumnConflict(
-            f"there are {len(fields)} columns {name!r}, so it cannot be told which is the key: rename one of them, for example "
+            f"there are {len(fields)} columns {name!r}, so it cannot be told which is meant: rename one of them, for example "
             "with toDF(...)"
         )
     return fields[0]

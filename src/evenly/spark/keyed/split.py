@@ -22,7 +22,7 @@ from evenly.keys.split_mapping import SplitMapping, SplitWay
 from evenly.spark.features import Feature, require
 from evenly.spark.frames import check_frame, check_new_column
 from evenly.spark.keyed.keys import Key, check_distinct, hashed, key_names, named
-from evenly.spark.keyed.learning import learn_mapping
+from evenly.spark.keyed.learning import Weight, check_not_learnt, learn_mapping
 from evenly.spark.placing.lookup import entry_or_null, lookup_tables, smallest
 from evenly.spark.placing.mapping_check import check_is, check_mapping
 from evenly.spark.placing.own_columns import own_name
@@ -45,6 +45,7 @@ def split_by_key(
     part: str = "part",
     mapping: Mapping | SplitMapping | None = None,
     fit_on: DataFrame | None = None,
+    weight: Weight | None = None,
     spread_on: str | Sequence[str] | None = None,
     way: SplitWay = "dkg+pkg",
     tolerance_pct: float | None = 2.0,
@@ -65,8 +66,8 @@ def split_by_key(
       are all alike. A retried
       task must then find its rows in the same order, as it does when it reads files or a table, but not after a
       shuffle or a sample: use it on such an input only.
-    - `mapping`, `fit_on`, `tolerance_pct`, `seed` and `remember` are those of `by_key`; a `Mapping` is planned with `way`, see
-      `evenly.keys.hot_keys.split_hot_keys`; a `SplitMapping` is followed as it is.
+    - `mapping`, `fit_on`, `weight`, `tolerance_pct`, `seed` and `remember` are those of `by_key`; a `Mapping` is planned with
+      `way`, see `evenly.keys.hot_keys.split_hot_keys`; a `SplitMapping` is followed as it is.
 
     A streaming `df` is refused: parts of a key would need a merge of their state. Use it inside foreachBatch.
     """
@@ -76,6 +77,7 @@ def split_by_key(
         instances=instances,
         mapping=mapping,
         fit_on=fit_on,
+        weight=weight,
         way=way,
         tolerance_pct=tolerance_pct,
         seed=seed,
@@ -94,6 +96,7 @@ def planned_split(
     instances: int,
     mapping: Mapping | SplitMapping | None,
     fit_on: DataFrame | None,
+    weight: Weight | None,
     way: SplitWay,
     tolerance_pct: float | None,
     seed: int,
@@ -102,17 +105,20 @@ def planned_split(
 ) -> tuple[tuple[str, ...], SplitMapping, Memory]:
     """The key columns, the mapping to follow (learnt, remembered, planned or given), and what is remembered of it."""
     check_frame(df)
+    check_not_learnt(mapping, weight)
     instances = checked_instances(instances)
     names = key_names(df, key)
     require(df.sparkSession, Feature.REPARTITION_BY_ID, by="a key that is split", remedy="Keep keys whole with by_key")
     if df.isStreaming:
         raise StreamingMismatch("keys of a streaming DataFrame cannot be split: use it on the batches of foreachBatch")
-    kept = memory(df, remember, names, instances, mapping=mapping, by=by)
+    kept = memory(df, remember, names, instances, mapping=mapping, weight=weight, by=by)
     if mapping is None:
         learnt_on = df if fit_on is None else fit_on
         check_frame(learnt_on, "df" if fit_on is None else "fit_on")
         mapping = kept.mapping(
-            partial(learn_mapping, learnt_on, key=key, instances=instances, tolerance_pct=tolerance_pct, seed=seed)
+            partial(
+                learn_mapping, learnt_on, key=key, instances=instances, weight=weight, tolerance_pct=tolerance_pct, seed=seed
+            )
         )
     check_is(mapping, Mapping, SplitMapping)
     planned = mapping if isinstance(mapping, SplitMapping) else split_hot_keys(mapping, way=way)

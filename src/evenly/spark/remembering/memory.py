@@ -145,9 +145,15 @@ def memory(
     *,
     mapping: object,
     by: str,
+    weight: object = None,
     use: Use = "rows",
 ) -> Memory:
     """What a call remembers of the rows of `df` by the key columns `names`."""
+    if remember is not None and weight is not None:
+        raise InvalidParameter(
+            "remember= follows how many rows each instance gets, and weight= evens out something else: give one of them, or "
+            "keep what learn_mapping(..., weight=) gives yourself (save, mapping=)"
+        )
     return (
         Memory()
         if remember is None

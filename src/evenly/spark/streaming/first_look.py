@@ -17,9 +17,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from evenly.keys.dkg import DKG
+from evenly.keys.held_back import CountedRows, learnt_mapping
 from evenly.keys.later_rows import LaterRows
 from evenly.keys.mapping import Mapping
-from evenly.keys.partitions import SketchedPartition, Squares, learnt_mapping
 from evenly.spark.jvm.sources import streaming_sources
 from evenly.spark.keyed.keys import key_id
 from evenly.spark.streaming.observing import Counted
@@ -74,8 +74,8 @@ def _mapping(learner: DKG, later: DKG | None, names: tuple[str, ...]) -> Mapping
     """What all batches make, with what to expect of new ones: later batches say it, where there were several."""
     if later is None:
         return learner.mapping(columns=names)
-    seen = SketchedPartition(learner, later.counts(), Squares(learner.total, later.total))
-    told = learnt_mapping([seen], lambda: _like(learner))
+    seen, newest = (CountedRows(one.counts(), one.total) for one in (learner, later))
+    told = learnt_mapping(seen, [newest], lambda: _like(learner))
     return replace(learner.mapping(columns=names), expectation=told.expectation)
 
 
