@@ -161,3 +161,31 @@ def test_a_mapping_of_other_buckets_and_loads_of_other_instances_are_refused():
     controller = DriftController(learnt(ids_of(STEADY, 1_000, 1)))
     with pytest.raises(InvalidParameter, match="3 loads came for 4"):
         controller.observe(BatchLoad(np.ones(3), counts_of(ids_of(STEADY, 10, 1))))
+
+
+@pytest.mark.parametrize("threshold_pct", [0.5, 5.0, 1e9, float("inf")])
+def test_odd_batches_are_taken_in(threshold_pct):
+    """Of no rows, of one key, of keys that are not told, of very different sizes."""
+    controller = DriftController(learnt(ids_of(STEADY, 5_000, 1)), threshold_pct=threshold_pct)
+    nothing = KeyCounts(np.zeros(controller.learner.bucket_count), np.zeros(0, np.uint64), np.zeros(0))
+    one = np.full(30_000, 7, np.uint64)
+    untold = KeyCounts(counts_of(one).buckets, nothing.ids, nothing.counts)
+    for number in range(12):
+        rows = load_of(controller.mapping, ids_of(STEADY, 10 ** (1 + number % 5), number))
+        for batch in (BatchLoad(np.zeros(INSTANCES), nothing), rows, load_of(controller.mapping, one), rows):
+            assert np.isfinite(controller.observe(batch).expected_pct)
+        loads = instance_loads(controller.mapping.assign_ids(one), INSTANCES)
+        assert controller.observe(BatchLoad(loads, untold, 0.0)).now_pct >= 0.0
+    controller.changed(controller.mapping)
+    controller.moved(0.0)
+    assert controller.kept_pct is None
+
+
+def test_one_instance_has_nothing_to_balance():
+    ids = ids_of(STEADY, 5_000, 1)
+    learner = DKG.automatic(1, ids="xxhash64").fit_ids(ids)
+    controller = DriftController(learner.mapping())
+    buckets = np.bincount(learner.buckets_of(ids), minlength=learner.bucket_count).astype(float)
+    counts = KeyCounts(buckets, np.unique(ids), np.unique(ids, return_counts=True)[1].astype(float))
+    for _ in range(10):
+        assert controller.observe(BatchLoad(np.array([5_000.0]), counts)).mapping is None

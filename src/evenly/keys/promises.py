@@ -48,7 +48,7 @@ class Outcome:
 class Promises:
     """How much of what a mapping gained on rows that it had not seen it goes on to gain, and for how long.
 
-    Told by trials, mappings that were made and watched and not put in force, and by changes, which weigh five times as much.
+    Told by trials, mappings that were made and watched, and by changes, each of which weighs as much as twenty trials.
     `trust` is a weighted mean of outcome over promise; older ones weigh less, and nothing known is 0.3. Bounded, whatever
     the number of trials: the last 100 changes and 10 moves, and sums.
     """
