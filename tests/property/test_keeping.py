@@ -43,18 +43,21 @@ def test_rows_like_those_it_was_learnt_from_keep_it(size, skew):
         anew += keeping(learnt.astype(float), new.astype(float), drift_pct=0.0).anew
         at_default += keeping(learnt.astype(float), new.astype(float)).anew
     assert anew <= 20
-    assert at_default <= (0 if skew == 0.0 else anew)
+    assert at_default <= anew
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.integers(2, 64), st.integers(0, 2**32 - 1), st.floats(10.0, 300.0))
-def test_many_rows_that_moved_to_one_instance_are_learnt_anew(size, seed, more_pct):
-    even = np.full(size, 100_000.0)
-    moved = even.copy()
-    moved[np.random.default_rng(seed).integers(size)] *= 1.0 + more_pct / 50.0
-    found = keeping(even, moved)
-    assert found.anew == (found.carried_pct > DRIFT_PCT + 2.0) or found.carried_pct < DRIFT_PCT + 2.0
-    assert "promised" in found.why or not found.anew
+@given(st.integers(2, 64), st.integers(0, 2**32 - 1), st.floats(0.0, 300.0))
+def test_many_rows_are_off_by_the_threshold_at_most(size, seed, more_pct):
+    draw = np.random.default_rng(seed)
+    promised = 1e7 * (1.0 + draw.random(size))
+    moved = promised.copy()
+    moved[draw.integers(size)] *= 1.0 + more_pct / 100.0
+    found = keeping(promised, moved)
+    near = min(found.carried_pct, abs(found.carried_pct - found.promised_pct))
+    assert found.anew == (near > DRIFT_PCT)
+    # What is told of few of these rows may be chance.
+    assert not keeping(promised, moved, told=1.0).anew
 
 
 def test_a_key_that_was_too_hot_and_still_is_leaves_it_and_one_that_cooled_does_not():

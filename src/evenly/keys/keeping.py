@@ -26,20 +26,23 @@ class Keeping:
     rows: float
 
 
-def keeping(promised: F64, carried: F64, *, capacities: F64 | None = None, drift_pct: float = DRIFT_PCT) -> Keeping:
+def keeping(
+    promised: F64, carried: F64, *, told: float | None = None, capacities: F64 | None = None, drift_pct: float = DRIFT_PCT
+) -> Keeping:
     """Judge a mapping by a run: `promised` are the loads of its instances when it was learnt, `carried` the rows of the run.
 
     It is kept if λ of what was carried is
 
-    - at most `drift_pct` points above what chance alone gives as many rows on as many instances, for nothing is to be
-      gained then; or
-    - within `drift_pct` points, and chance, of what was promised: the rows are as they were, and what is uneven among them
-      (a key that is hotter than an instance) would be so under a fresh mapping too.
+    - at most `drift_pct`, or no more than chance alone gives as many rows on as many instances, for nothing is to be gained
+      then; or
+    - within `drift_pct` points of what was promised, or within what chance makes of that: the rows are as they were, and
+      what is uneven among them (a key that is hotter than an instance) would be so under a fresh mapping too.
 
-    Else keys have changed, in either direction, and it is to be learnt anew. Rows like those that it was learnt from are told
-    from others in nine of ten runs even with `drift_pct=0`, and λ of a run that leaves it kept is at most `drift_pct`
-    above what was promised, or above an even spread, and chance (`tests/property/test_keeping.py`). Without rows nothing is
-    known, and it is kept.
+    Else keys have changed, in either direction, and it is to be learnt anew. `told` is how many rows `carried` was measured on,
+    where that is a sample of them (`Weighed.rows`). Rows like those that it was learnt from are told from others in nine of ten
+    runs even with `drift_pct=0`; and where there are so many rows that chance is below `drift_pct`, λ of a run that leaves it
+    kept is at most `drift_pct` above an even spread or above what was promised (`tests/property/test_keeping.py`). Without rows
+    nothing is known, and it is kept.
     """
     if not drift_pct >= 0.0:
         raise InvalidParameter(f"drift_pct must be at least 0, got {drift_pct}")
@@ -55,11 +58,12 @@ def keeping(promised: F64, carried: F64, *, capacities: F64 | None = None, drift
         return Keeping(anew, why, promised_pct, carried_pct, rows)
 
     even = np.ones(promised.size) if capacities is None else capacities
-    _, chance_pct = by_chance(Weighed(even, np.inf), rows, capacities)
-    if carried_pct <= chance_pct + drift_pct:
+    told = rows if told is None else min(told, rows)
+    _, chance_pct = by_chance(Weighed(even, np.inf), told, capacities)
+    if carried_pct <= max(chance_pct, drift_pct):
         return judged(f"λ {carried_pct:.1f} %, and chance alone may give {chance_pct:.1f} %", anew=False)
     if known > 0.0:
-        low_pct, high_pct = by_chance(Weighed(promised, known), rows, capacities)
-        if low_pct - drift_pct <= carried_pct <= high_pct + drift_pct:
+        low_pct, high_pct = by_chance(Weighed(promised, known), told, capacities)
+        if min(low_pct, promised_pct - drift_pct) <= carried_pct <= max(high_pct, promised_pct + drift_pct):
             return judged(f"λ {carried_pct:.1f} %, as promised ({promised_pct:.1f} %)", anew=False)
     return judged(f"λ {carried_pct:.1f} % where {promised_pct:.1f} % were promised", anew=True)

@@ -17,18 +17,23 @@ from pyspark.sql import functions as F
 
 from evenly.errors import InvalidParameter, StreamingMismatch
 from evenly.kernels.types import F64
+from evenly.keys.expectation import Weighed
 from evenly.keys.keeping import keeping
 from evenly.keys.mapping import Mapping
 from evenly.remembered import PastRun, Subject, Use
 from evenly.spark.jvm.outcomes import await_outcome
 from evenly.spark.keyed.keys import type_names
 from evenly.spark.placing.mapping_check import check_fit
+from evenly.spark.placing.own_columns import own_name
 from evenly.spark.placing.placement import AT
 from evenly.spark.remembering.store import Begun, Store, Where, now
 
 _LOG = logging.getLogger(__name__)
 _MOST_TOLD = 4_096
-"""Instances of which the rows are told; where there are more, the fullest are, and the others are taken for even."""
+"""Instances of which the rows are told; where there are more, it is the fullest ones."""
+_FIRST_ROWS, _LATER_EVERY = 1 << 15, 16
+_ROW_IN_PARTITION = (1 << 33) - 1
+_TOLD = own_name("told")
 _LEAST_TRACKED = 64
 _handed_out: dict[tuple[str, str], Mapping] = {}
 _handing_out: defaultdict[tuple[str, str], threading.Lock] = defaultdict(threading.Lock)
@@ -116,10 +121,10 @@ class KeyMemory(Memory):
         size, name = promised.size, f"evenly_carried_{uuid4().hex}"
 
         def take(row: Any) -> bool:
-            carried = read_counts(row.getString(1), float(row.getLong(0)), size)
-            if not carried.any():
+            carried = read_counts(row.getString(0), size)
+            if carried.empty:
                 return False  # these rows were not computed
-            found = keeping(promised, carried)
+            found = keeping(promised, carried.loads, told=carried.rows)
             run = PastRun(
                 now(),
                 begun.did,
@@ -134,7 +139,8 @@ class KeyMemory(Memory):
             return True
 
         await_outcome(self._spark, name, take)
-        return rows.observe(name, *counts(F.col(AT) if instance is None else instance, size))
+        told = with_told(rows, F.col(AT) if instance is None else instance, size)
+        return told.observe(name, *counts(size)).drop(_TOLD)
 
 
 def memory(
@@ -183,21 +189,29 @@ def key_memory(
     return KeyMemory(df.sparkSession, remember, Subject(use, names, types, instances), by=by)
 
 
-def counts(instance: Column, size: int) -> list[Column]:
-    """Native aggregates of rows: how many have an instance, and how many each has, as a text."""
-    told = min(size, _MOST_TOLD) + 1  # null, of rows that do not count, is a value too
+def with_told(rows: DataFrame, instance: Column, size: int) -> DataFrame:
+    """`rows` with the column that `counts` counts: the instance of a row, if the row is one of those that are told of.
+
+    These are the first 32,768 of each partition, and of those that follow one in 16, by a hash of their place; their instance
+    is then told as `size` more than it is. To count every row of a large job would be felt.
+    """
+    place = f"(monotonically_increasing_id() & {_ROW_IN_PARTITION}L)"
+    later = F.when(F.expr(f"(hash({place}) & {_LATER_EVERY - 1}) = 0"), instance + F.lit(size))
+    return rows.withColumn(_TOLD, F.when(F.expr(f"{place} < {_FIRST_ROWS}"), instance).otherwise(later))
+
+
+def counts(size: int) -> list[Column]:
+    """Native aggregates of rows that have what `with_told` adds: how often each of its values is there, as a text."""
+    told = 2 * min(size, _MOST_TOLD) + 1  # null, of rows that are not told of, is a value too
     tracked = max(_LEAST_TRACKED, 2 ** (2 * told - 1).bit_length())
-    by_instance = F.call_function("approx_top_k", instance, F.lit(told), F.lit(tracked))
-    return [F.count(instance).alias("rows"), F.to_json(by_instance).alias("by_instance")]
+    return [F.to_json(F.call_function("approx_top_k", F.col(_TOLD), F.lit(told), F.lit(tracked))).alias("by_instance")]
 
 
-def read_counts(text: str | None, rows: float, size: int) -> F64:
-    """The rows of each instance, of what `counts` gave."""
-    carried = np.zeros(size)
+def read_counts(text: str | None, size: int) -> Weighed:
+    """The rows of each instance, of what `counts` gave, and how many rows that says as much as."""
+    first, later = np.zeros(size), np.zeros(size)
     for entry in json.loads(text or "[]"):
-        if entry.get("item") is not None:
-            carried[int(entry["item"])] = float(entry["count"])
-    others = np.flatnonzero(carried == 0.0)
-    if size > _MOST_TOLD and others.size:
-        carried[others] = max(0.0, rows - float(carried.sum())) / others.size
-    return carried
+        item = entry.get("item")
+        if item is not None:
+            (first if item < size else later)[int(item) % size] = float(entry["count"])
+    return Weighed.of(first + _LATER_EVERY * later, float(first.sum() + _LATER_EVERY**2 * later.sum()))
