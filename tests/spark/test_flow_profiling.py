@@ -122,4 +122,4 @@ edges:
     assert list(read_models(out)) == ["source"]
     found = read_spark_models(out)
     assert (found.engine.batch_s, found.curves["same"].points[0].rows_per_s) == (0.25, pytest.approx(point["rate"], rel=1e-5))
-    assert found.edges["told"]["rows", "same"] == 1.0
+    assert found.edges["told"]["rows", "same"].rows == 1.0
