@@ -67,6 +67,10 @@ def told(spark):
         evenly.check_placement(placed)
     except evenly.EvenlyError as error:
         results["classic only"] = f"{type(error).__name__}: {error}"
+    try:
+        evenly.by_key(df, key="user", instances=2, remember="/data/users")
+    except evenly.EvenlyError as error:
+        results["remember"] = f"{type(error).__name__}: {error}"
     return results
 
 

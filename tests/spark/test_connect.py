@@ -48,6 +48,11 @@ def test_groups_and_grouped_functions_give_sparks_results(told):
     assert told["by time"]
 
 
+def test_what_needs_a_folder_is_refused_with_what_to_do_instead(told):
+    assert told["remember"].startswith("UnsupportedSpark: remember= of by_key needs folders")
+    assert "mapping=Mapping.load(path)" in told["remember"]
+
+
 def test_errors_are_those_of_a_classic_session(told):
     assert "'usr'" in told["error"]
     assert "user, amount" in told["error"]

@@ -69,7 +69,11 @@ class Store:
     """What is remembered of one subject, for one call."""
 
     def __init__(self, spark: Any, remember: Where, subject: Subject, *, by: str) -> None:
-        remedy = "Learn once, learn_mapping(...).save(path), and give mapping=Mapping.load(path)"
+        remedy = (
+            "Save watch.costs of a run, and give costs= the path"
+            if subject.use == "costs"
+            else "Learn once, learn_mapping(...).save(path), and give mapping=Mapping.load(path)"
+        )
         for feature in (Feature.FOLDERS, Feature.TOP_K):
             require(spark, feature, by=f"remember= of {by}", remedy=remedy)
         self.path, self._spark = folder_path(spark, remember), spark
