@@ -16,8 +16,7 @@ from evenly.streams import zipf
 @pytest.fixture(scope="module")
 def skewed(spark):
     keys = zipf(1.0, 2_000).draw(200_000, seed=5)
-    # In the order in which they were drawn: `repartition` would sort them, and keys would seem to change.
-    return spark.createDataFrame(spark.sparkContext.parallelize([(int(key),) for key in keys], 6), "key bigint").persist()
+    return spark.createDataFrame([(int(key),) for key in keys], "key bigint").repartition(6).persist()
 
 
 def rows_on_instances(df, instances):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -31,6 +32,15 @@ def comes_in_any_order(df: DataFrame) -> bool:
         while node.nodeName() in _KEEPS_ORDER:
             node = node.children().head()
         return not node.children().isEmpty()
+    return _is_shuffled(execution)
+
+
+def comes_shuffled(df: DataFrame) -> bool:
+    """Whether the rows of a batch are known to come from a shuffle that says nothing of their order."""
+    return not df.isStreaming and has(df.sparkSession, Feature.PLANS) and _is_shuffled(df._jdf.queryExecution())
+
+
+def _is_shuffled(execution: Any) -> bool:
     if not _SHUFFLE.search(execution.executedPlan().toString()):
         return False
     node = execution.optimizedPlan()

@@ -33,6 +33,7 @@ from evenly.keys.turns import TURNS
 from evenly.sketches.hashing import derive
 from evenly.spark.features import Feature, has
 from evenly.spark.frames import check_frame
+from evenly.spark.jvm.row_order import comes_shuffled
 from evenly.spark.keyed.keys import Key, column_name, key_id, key_names, type_names
 from evenly.spark.worker_errors import worker_errors
 
@@ -43,6 +44,7 @@ _PARTITION_BITS = 33
 """From this bit on `monotonically_increasing_id` has the partition, and below it the row's number there."""
 _AT = {"rows": f"(place & {(1 << _PARTITION_BITS) - 1}L)", "partitions": f"shiftright(place, {_PARTITION_BITS})"}
 """Which row, and which partition, of those that rows may have come in the order of."""
+_DRAWN_BITS = 24
 _TURN = {order: f"{order}_octave % {TURNS}" for order in ORDERS}
 _SUMS = {
     "weight": "weight",
@@ -96,8 +98,9 @@ def learn_mapping(
     DataFrame without rows gives a mapping that spreads keys by hash alone.
 
     What to expect of new rows is told by rows that were held back from a first mapping (they are in the one returned): the
-    later rows of each partition, and the last partitions. So keys that change from one end of `df` to the other show, whether
-    that is their order in time or not: rows that are sorted by their key look as if keys changed.
+    later rows of each partition, and the last partitions; behind a shuffle, where rows are in no order, any of them. So keys
+    that change from one end of `df` to the other show, whether that is their order in time or not: rows that are sorted by
+    their key look as if keys changed.
     """
     check_frame(df)
     instances = checked_instances(instances)
@@ -111,7 +114,7 @@ def learn_mapping(
     learner = partial(DKG.automatic, instances, seed=seed, ids="xxhash64")
     rows, whole = _loads(df, names, weight)
     weighted = weight is not None
-    taken = _weighted(rows, reserve, seed, weighted=weighted)
+    taken = _weighted(rows, reserve, seed, weighted=weighted, ordered=not comes_shuffled(df))
     counts = _counted(_by_bucket(taken, fine_buckets(learner()), weighted=weighted), weighted=weighted)
     # Sums of whole numbers are exact, in any order, up to a limit.
     counts = counts if whole and counts.weights[:, 0].sum() < _EXACT else counts.coarse()
@@ -152,9 +155,15 @@ def row_loads(df: DataFrame, keys: Sequence[Column], weight: Weight) -> tuple[Da
     return rows, isinstance(kind, _WHOLE_TYPES)
 
 
-def _weighted(rows: DataFrame, reserve: int | None, seed: int, *, weighted: bool = False) -> DataFrame:
-    """All rows, or a sample, with what they stand for. In SQL as `placement.py` says."""
-    octaves = [f"cast(least(log2({_AT[order]} + 1), {ORDER_BITS - 1}) as int) as {order}_octave" for order in ORDERS]
+def _weighted(rows: DataFrame, reserve: int | None, seed: int, *, weighted: bool = False, ordered: bool = True) -> DataFrame:
+    """All rows, or a sample, with what they stand for. In SQL as `placement.py` says.
+
+    Rows that come from a shuffle are in no order that means anything: Spark's `repartition` sorts what is left of them, the
+    keys, by their hash. Any order is as good then, so a drawn one is taken, and not that in which keys seem to change.
+    """
+    drawn = f"(rand({derive(seed, 'order', 2**62)}L) * {2.0**_DRAWN_BITS!r}D)"
+    at = _AT if ordered else {"rows": drawn, "partitions": "0"}
+    octaves = [f"cast(least(log2({at[order]} + 1), {ORDER_BITS - 1}) as int) as {order}_octave" for order in ORDERS]
     told = [
         "id",
         "stands",
