@@ -108,8 +108,8 @@ def test_workers_of_another_python_are_told_before_the_first_job(tmp_path):
         import evenly
         spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
         df = spark.range(100).selectExpr("id", "id % 5 as user")
+        print(evenly.by_key(df, key="user", instances=2).count())  # which has no need of it
         for call in (
-            lambda: evenly.by_key(df, key="user", instances=2),
             lambda: evenly.apply_by_key(df, lambda group: group, df.schema, key="user", instances=2),
             lambda: evenly.apply_by_cost(df, lambda row: [], "n int", instances=2),
             lambda: evenly.send(df, to=evenly.TcpLines("127.0.0.1", 1)),
@@ -119,13 +119,13 @@ def test_workers_of_another_python_are_told_before_the_first_job(tmp_path):
             except evenly.errors.WrongPython as error:
                 print(error)
         spark.sparkContext.pythonExec = sys.executable
-        print(evenly.by_key(df, key="user", instances=2).count())
+        print(evenly.apply_by_key(df, lambda group: group, df.schema, key="user", instances=2).count())
     """
     done = run(program, PATH=f"{other.parent}:{os.environ['PATH']}")
     assert done.returncode == 0, done.stderr[-3000:]
-    *said, counted = done.stdout.splitlines()
-    assert counted == "100"
-    assert len(said) == 4
+    placed, *said, counted = done.stdout.splitlines()
+    assert (placed, counted) == ("100", "100")
+    assert len(said) == 3
     for line in said:
         assert line.startswith(f"Spark's Python workers would run {other}, not {sys.executable}, and it lacks what is needed")
         assert "PYSPARK_PYTHON" in line
