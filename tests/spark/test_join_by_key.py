@@ -17,6 +17,7 @@ from evenly.keys.joins import MAY_SPLIT
 from evenly.keys.mapping import Mapping
 from evenly.keys.split_mapping import SplitMapping
 from evenly.spark.jvm.shuffled_again import executed_plan
+from evenly.spark.keyed.joined_sides import what_spreads
 
 INSTANCES = 4
 THRESHOLD = "spark.sql.autoBroadcastJoinThreshold"
@@ -129,6 +130,25 @@ def test_keys_stay_whole_where_nothing_stable_tells_their_rows_apart(sides, capl
         assert ("hot keys stay whole" in caplog.text) == (not options)
     got = evenly.join_by_key(odd, right, on="k", how="left", instances=INSTANCES, mapping=plan.mapping, spread_on="position")
     assert counted(got) == counted(odd.join(right, "k", "left"))
+
+
+@pytest.mark.parametrize(
+    ("made", "same"),
+    [
+        (lambda df: df.dropDuplicates(["k"]), False),
+        (lambda df: df.groupBy("k").agg(F.first("v").alias("v")), False),
+        (lambda df: df.groupBy("k").agg(F.sort_array(F.collect_list("v")).alias("v")), False),
+        (lambda df: df.join(df.groupBy("k").agg(F.max_by("same", "v").alias("m")), "k"), False),
+        (lambda df: df.selectExpr("*", "row_number() over (partition by k order by same) as n"), False),
+        (lambda df: df.selectExpr("*", "sum(v) over (partition by k order by same rows 1 preceding) as n"), False),
+        (lambda df: df.selectExpr("*", "sum(v) over (partition by k order by same) as n"), True),
+        (lambda df: df.selectExpr("*", "sum(v) over (partition by k) as n"), True),
+        (lambda df: df.distinct().groupBy("k", "same").agg(F.max("v").alias("first"), F.count("*").alias("row_number")), True),
+    ],
+)
+def test_rows_are_not_told_apart_by_what_depends_on_their_order(sides, made, same):
+    """A retried task would send a row elsewhere than before: it would be lost, or there twice."""
+    assert bool(what_spreads(made(sides[0]), ("k",))) == same
 
 
 def test_pairs_of_names_keep_both_columns_as_a_join_by_an_expression_does(sides):

@@ -230,7 +230,8 @@ def test_all_slots_of_an_application_are_of_one_mapping(rows, drifted, learnings
     (path,) = tmp_path.glob("*.json")
     path.unlink()  # whatever becomes of the folder
     other = drifted.select(F.col("user").alias("id"), F.col("v").alias("w"))
-    right = slotted(other, key="id").withColumnRenamed("id", "user")
+    spelled = f"file://{tmp_path.parent}//{tmp_path.name}/"
+    right = slotted(other, key="id", remember=spelled).withColumnRenamed("id", "user")
     assert same(left.join(right, ["user", "slot"]).drop("slot"), rows.join(other.withColumnRenamed("id", "user"), "user"))
     assert len(learnings) == 1
     for wrong in ({"instances": 5}, {"df": rows.withColumn("user", F.col("user").cast("long"))}):

@@ -95,6 +95,11 @@ def test_weights_that_are_all_nothing_spread_keys_by_hash(rows):
 def test_mistakes_are_said_at_once(rows):
     with pytest.raises(UnknownColumn, match="'sise'"):
         evenly.by_key(rows, key="user", instances=K, weight="sise")
+    for several in (F.sum("size"), F.explode(F.array("size", "id"))):
+        with pytest.raises(InvalidParameter, match="not a number of each row"):
+            evenly.learn_mapping(rows, key="user", instances=K, weight=several)
+    with pytest.raises(InvalidCost, match=r"6000 rows .* \(above 1e\+100\)"):  # their squares would be no numbers
+        evenly.learn_mapping(rows, key="user", instances=K, weight=F.lit(1e200))
     with pytest.raises(InvalidParameter, match="of type string"):
         evenly.by_key(rows, key="user", instances=K, weight="a.text")
     with pytest.raises(InvalidParameter, match="must be the name of a column"):

@@ -83,6 +83,11 @@ class Folder:
         """The kind of file system: `file`, `hdfs`, …"""
         return str(self._files.getUri().getScheme())
 
+    @property
+    def whole_path(self) -> str:
+        """The folder with its scheme, the same for all spellings of it that Hadoop takes for one."""
+        return str(self._files.makeQualified(self._at).toString())
+
     def resolved(self, path: str) -> str:
         """The whole path, with its scheme."""
         return str(self._files.makeQualified(self._path(path)).toString())

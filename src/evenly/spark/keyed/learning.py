@@ -19,6 +19,7 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ByteType, DataType, IntegerType, LongType, NumericType, ShortType
@@ -40,6 +41,8 @@ from evenly.spark.worker_errors import worker_errors
 _LEAST_RESERVE, _ALL_TAKEN = 10_000, 5_000
 _MOST_DIVIDED = 32
 _EXACT = 2.0**53
+_LARGEST = 1e100
+"""No weight is larger: of sums of squares a double must hold all."""
 _PARTITION_BITS = 33
 """From this bit on `monotonically_increasing_id` has the partition, and below it the row's number there."""
 _AT = {"rows": f"(place & {(1 << _PARTITION_BITS) - 1}L)", "partitions": f"shiftright(place, {_PARTITION_BITS})"}
@@ -137,7 +140,7 @@ def _loads(df: DataFrame, names: tuple[str, ...], weight: Weight | None) -> tupl
         return df.select(ids), True
     rows, whole = row_loads(df, [ids], weight)
     number = "cast(load as double)"
-    checked = f"if(coalesce({number} >= 0D and {number} < double('Infinity'), false), {number}, -1D) as load"
+    checked = f"if(coalesce({number} >= 0D and {number} <= {_LARGEST!r}D, false), {number}, -1D) as load"
     return rows.selectExpr("id", checked), whole
 
 
@@ -146,8 +149,15 @@ def row_loads(df: DataFrame, keys: Sequence[Column], weight: Weight) -> tuple[Da
     if not isinstance(weight, (str, Column)):
         raise InvalidParameter(f"weight must be the name of a column of numbers, or an expression, got {weight!r}")
     given = F.col(column_name(df, weight)) if isinstance(weight, str) else weight
-    rows = df.select(*keys, given.alias("load"))
-    kind: DataType = rows.schema["load"].dataType
+    try:
+        # Inside a function no expression can make several rows of one.
+        rows = df.select(*keys, F.coalesce(given).alias("load"))
+        kind: DataType = rows.schema["load"].dataType
+    except AnalysisException as error:
+        raise InvalidParameter(
+            f"weight {weight!r} is not a number of each row ({str(error).splitlines()[0]}): give a column, or an expression of "
+            "columns of one row; what is summed or exploded, add before by withColumn, over a window"
+        ) from error
     if not isinstance(kind, NumericType):
         raise InvalidParameter(
             f"weight {weight!r} is of type {kind.simpleString()}: it must be a number, such as F.length(column)"
@@ -218,8 +228,8 @@ def _counted(by_bucket: DataFrame, *, weighted: bool = False) -> NativeCounts:
 
     if weighted and (wrong := int(column("wrong").sum())):
         raise InvalidCost(
-            f"{wrong} rows have a weight that is null, negative, NaN or infinite: give 0 or what is usual there, as in "
-            "weight=F.coalesce(column, F.lit(0)), or leave such rows out"
+            f"{wrong} rows have a weight that is null, negative, NaN or infinite (above {_LARGEST:g}): give 0 or what is "
+            "usual there, as in weight=F.coalesce(column, F.lit(0)), or leave such rows out"
         )
     weights, varied = np.column_stack([column(name) for name in _SUMS]), column("varied" if weighted else "weight").sum()
     own, shares = column("own_weight"), read["own_shares"].astype(np.int64)[order]

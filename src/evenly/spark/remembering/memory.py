@@ -93,7 +93,7 @@ class KeyMemory(Memory):
         Two sides of a join by key and slot meet only under one mapping. So whatever is learnt meanwhile, by this
         application or another, is for the next application; and another key may not have slots of the same folder.
         """
-        place = (str(self._spark.sparkContext.applicationId), self._store.path)
+        place = (str(self._spark.sparkContext.applicationId), self._store.whole_path)
         with _handing_out[place]:
             mapping = _handed_out.get(place)
             if mapping is None:

@@ -79,8 +79,11 @@ class Store:
         self.path, self._spark = folder_path(spark, remember), spark
         self.subject, self._by = subject, by
         self._folder: Folder | None = None
+        self.whole_path = self.path
+        """The folder in one spelling, however it was given."""
         try:
             self._folder = Folder(spark, self.path)
+            self.whole_path = self._folder.whole_path
         except InvalidParameter:
             raise
         except EvenlyError as error:
