@@ -320,5 +320,5 @@ def test_the_commands_tell_programs_and_draw_pages(skewed, checkpoint, tmp_path)
     assert verdicts == {64: "split"}
     (store,) = (row for row in by_state["results"] if row["series"] == "store")
     assert (store["verdict"], store["heaviest_partition"], store["instances"]) == ("uneven", 3, 8)
-    assert (tmp_path / "keys.html").read_text().count("<svg") == 2  # the heaviest keys, and λ
+    assert (tmp_path / "keys.html").read_text().count("<svg") == 2  # by hash, and by Evenly
     assert "partition 3 alone has" in (tmp_path / "state.html").read_text()
