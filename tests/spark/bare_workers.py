@@ -81,6 +81,7 @@ def told(spark, folder, *, kill, first):
     results["apply_by_cost"] = rows_of(ran) == rows_of(df.select("user", F.col("amount") * 2))
     if kill:
         results["killed"] = mark.exists()
+        results |= killed_groups(df, plain, folder)
     sent = evenly.send(df.select(F.to_json(F.struct("*"))), to=to_nowhere)
     results["send"] = sent.rows
     if spark.__class__.__module__.startswith("pyspark.sql.connect"):
@@ -93,14 +94,48 @@ def told(spark, folder, *, kill, first):
     return results
 
 
+def killed_groups(df, plain, folder):
+    """Groups whose executor is killed once: timed and remembered, each result beside whether that happened."""
+    told = {}
+    options = {"key": "user", "instances": INSTANCES}
+    for name, more in (
+        ("timed", {"balance": "time", "watch": evenly.TimeWatch()}),
+        ("remembered", {"remember": str(folder / "memory")}),
+    ):
+        mark = folder / f"killed {name}"
+        found = evenly.apply_by_key(df, total_once_killed(str(mark)), "user string, total bigint", **options, **more)
+        told[name] = rows_of(found) == plain and mark.exists()
+    return told
+
+
+def total_once_killed(mark):
+    killing = killed_once(mark)
+
+    def called(key, group):
+        killing()
+        return pd.DataFrame({"user": key[:1], "total": [group["amount"].sum()]})
+
+    return called
+
+
 def to_nowhere(row):
     assert row.body
 
 
 def doubled_once_killed(mark):
-    """The executor of the first row that comes there is killed, once."""
+    killing = killed_once(mark)
 
     def called(row):
+        killing()
+        return row.user, row.amount * 2
+
+    return called
+
+
+def killed_once(mark):
+    """The executor of whoever calls first is killed, once."""
+
+    def called():
         if not Path(mark).exists():
             Path(mark).touch()
             import psutil  # where a worker needs it, only
@@ -108,7 +143,6 @@ def doubled_once_killed(mark):
             executor = next(each for each in psutil.Process().parents() if each.name() == "java")
             os.kill(executor.pid, signal.SIGKILL)
             time.sleep(60)
-        return row.user, row.amount * 2
 
     return called
 

@@ -72,6 +72,8 @@ def test_an_executor_is_killed_in_mid_stage(cluster, tmp_path):
     told = ran(tmp_path, cluster.address, bare(tmp_path / "bare", *NEEDED, "psutil"), "kill")
     assert GIVEN.items() <= told.items()
     assert told["killed"]
+    assert told["timed"]
+    assert told["remembered"]
 
 
 @pytest.mark.long
