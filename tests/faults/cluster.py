@@ -15,7 +15,7 @@ from evenly.spark.java import provide_java
 HOSTS = ("127.0.0.2", "127.0.0.3", "127.0.0.4")
 TOKEN = "EVENLY_FAULTS_CAMPAIGN"
 """The variable by which all processes of a campaign are known."""
-_PATIENCE_S = 90.0
+_PATIENCE_S = 300.0
 
 
 class NoCluster(RuntimeError):

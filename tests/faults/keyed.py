@@ -63,6 +63,13 @@ def saved_mapping(work: Work) -> Rows:
     return _summed(work, _placed(work, rows, mapping=evenly.Mapping.load(path)))
 
 
+def remembered(work: Work) -> Rows:
+    """The first call learns and writes its mapping down, the second is placed by what it finds."""
+    folder = str(work.folder / "memory")
+    _placed(work, work.plain(), remember=folder).write.format("noop").mode("overwrite").save()
+    return _summed(work, _placed(work, remember=folder))
+
+
 def ranks(work: Work) -> Rows:
     over = Window.partitionBy(*work.cols).orderBy("row")
     return listed(work.plain().select("row", F.row_number().over(over)))
@@ -247,6 +254,22 @@ def apply_arrow(work: Work) -> Rows:
 
     function = with_key if work.schedule.options.with_key else alone
     return listed(evenly.apply_by_key(work.rows(), function, GROUP, key=work.key, instances=work.instances, arrow=True))
+
+
+def timed(work: Work) -> Rows:
+    """Groups are timed in the first run, and placed by these times in the second, which is measured too."""
+    saved, function = work.folder / "times.json", told(work.moments)
+
+    def run(rows: DataFrame, **known: object) -> tuple[Rows, evenly.TimeWatch]:
+        watch = evenly.TimeWatch()
+        more = {"key": work.key, "instances": work.instances, "balance": "time", "watch": watch}
+        return listed(evenly.apply_by_key(rows, function, GROUP, **more, **known)), watch
+
+    if not saved.exists():
+        run(work.plain())[1].times.save(saved)
+    found, watch = run(work.rows(), times=str(saved))
+    assert watch.times is not None
+    return found
 
 
 def counts(work: Work) -> Rows:

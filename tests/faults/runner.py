@@ -24,7 +24,7 @@ from faults.sent import kept, parsed
 from http_receiver import HttpReceiver
 from line_receiver import LineReceiver
 
-_LIMIT_S = 300.0
+_LIMIT_S = 900.0
 _STOPPED_S = 2.0
 _CHECKPOINT_SIZE = "48m"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
@@ -18,10 +18,12 @@ BATCH = (
     "cogroup",
     "place",
     "saved_mapping",
+    "remembered",
     "split",
     "aggregate",
     "apply_pandas",
     "apply_arrow",
+    "timed",
     "cost",
     "send",
     "flow",
@@ -32,6 +34,8 @@ STREAMS = (
     *("stream_cost", "stream_send", "stream_flow"),
 )
 OPERATIONS = (*BATCH, *STREAMS)
+LATER: tuple[str, ...] = ()
+"""Operations that joined when the others had been run: their seeds come after all others', which mean what they meant."""
 STATEFUL = ("stream_count", "stream_dedup", "stream_window", "stream_join", "stream_move")
 
 ANYWHERE = ("executor", "worker", "python", "driver", "exception", "exit", "stop")
@@ -145,8 +149,37 @@ class Schedule:
 def cells() -> list[tuple[str, str]]:
     """Every operation with every fault that it can meet, in an order of its own: consecutive seeds go through all of them."""
     every = [(operation, kind) for operation in OPERATIONS for kind in KINDS if _meets(operation, kind)]
-    random.Random("the order of cells").shuffle(every)
-    return every
+    return sorted(every, key=lambda cell: (cell[0] in LATER, random.Random(" ".join(cell)).random()))
+
+
+def covering(schedules: Iterable[Schedule], fewest: int = 25) -> list[Schedule]:
+    """At least so many schedules that have every operation, every fault and every input that the given ones have.
+
+    Those that one driver can serve come first, those that end it or start others last.
+    """
+    left, chosen = sorted(schedules, key=_price), []
+    seen: set[object] = set()
+    while left and (len(chosen) < fewest or any(_shown(one) - seen for one in left)):
+        best = max(left, key=lambda one: (len(_shown(one) - seen), -left.index(one)))
+        left.remove(best)
+        seen |= _shown(best)
+        chosen.append(best)
+    return sorted(chosen, key=_price)
+
+
+def _shown(schedule: Schedule) -> set[object]:
+    """What is to be seen of a schedule: an input that differs is computed a second time when an executor is lost."""
+    kinds = {fault.kind for fault in schedule.faults}
+    again = {("computed again", schedule.shape.twice)} if kinds & {"executor", "worker"} else set()
+    return {schedule.operation, *kinds, *again}
+
+
+def _price(schedule: Schedule) -> tuple[int, ...]:
+    """How much it takes to show something, roughly: rows, drivers that are started, streams, processes that are lost."""
+    kinds = [fault.kind for fault in schedule.faults]
+    restarts = sum(kind in {"driver", "cores"} for kind in kinds) + schedule.settings.speculation
+    lost = sum(kind in {"executor", "worker", "exit", "stop"} for kind in kinds)
+    return schedule.shape.rows < 100, restarts, schedule.streaming, schedule.settings.instances > 8, lost, schedule.seed
 
 
 def _meets(operation: str, kind: str) -> bool:
@@ -266,7 +299,7 @@ def _calls(operation: str, shape: Shape, options: Options) -> int:
     )
     if by_row:
         return 40
-    if operation in {"group_pandas", "cogroup", "apply_pandas", "apply_arrow", "aggregate", "split"}:
+    if operation in {"group_pandas", "cogroup", "apply_pandas", "apply_arrow", "timed", "aggregate", "split"}:
         return {"flat": 12, "zipf": 8, "hot": 6, "one": 1}[shape.skew] if shape.key != "boolean" else 1
     if operation in STREAMS:
         return 2 * FILES if operation == "stream_send" else FILES

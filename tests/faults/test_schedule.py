@@ -3,7 +3,7 @@
 import pytest
 
 from faults.driver import differs
-from faults.schedule import BETWEEN_BATCHES, FILES, KINDS, OPERATIONS, STREAMS, Schedule, cells, draw, simpler
+from faults.schedule import BETWEEN_BATCHES, FILES, KINDS, OPERATIONS, STREAMS, Schedule, cells, covering, draw, simpler
 from faults.sent import kept, parsed
 from faults.table import table
 
@@ -23,6 +23,16 @@ def test_three_hundred_seeds_meet_every_fault_in_every_operation():
     assert set(cells()) <= drawn
     assert {operation for operation, _ in cells()} == set(OPERATIONS)
     assert {kind for _, kind in cells()} == set(KINDS)
+
+
+def test_few_seeds_have_every_operation_every_fault_and_every_input():
+    few = covering(DRAWN)
+    assert 25 <= len(few) <= len(OPERATIONS) + 2
+    assert {schedule.operation for schedule in few} == set(OPERATIONS)
+    assert {fault.kind for schedule in few for fault in schedule.faults} == set(KINDS)
+    again = [one for one in few if {"executor", "worker"} & {fault.kind for fault in one.faults}]
+    assert {one.shape.twice for one in again} == {one.shape.twice for one in DRAWN}
+    assert all(one.shape.rows for one in few)
 
 
 @pytest.mark.parametrize(
