@@ -18,7 +18,7 @@ from evenly.keys.split_mapping import SplitMapping
 from evenly.spark.features import Feature, Found, has
 from evenly.spark.frames import check_frame
 from evenly.spark.jvm.join_sides import broadcasts, larger_is_right
-from evenly.spark.keyed.joined_sides import Joining, JoinKey, placed_side, what_spreads
+from evenly.spark.keyed.joined_sides import Joining, JoinKey, placed_side, routes_of, what_spreads
 from evenly.spark.keyed.keys import case_sensitive, key_names, last_part, named, type_names
 from evenly.spark.keyed.learning import learn_mapping
 from evenly.spark.keyed.split import POSITION
@@ -211,6 +211,7 @@ class _Asked:
         frames = self._with_copies()
         if plan.way in ("broadcast", "plain"):
             return self.joining.plain(frames["left"], frames["right"])
+        known = routes_of(frames["left"], plan)
         sides = {
             side: placed_side(
                 df,
@@ -218,6 +219,7 @@ class _Asked:
                 self.keys[side],
                 self.joining.how,
                 plan,
+                known,
                 self.spread_on[side],
                 kept if side == self.learnt_from else Memory(),
             )

@@ -21,10 +21,10 @@ from evenly.keys.joins import JoinHow, JoinPlan, Side, comes_out_alone, copied
 from evenly.keys.split_mapping import SplitMapping
 from evenly.spark.jvm.join_sides import same_when_computed_again
 from evenly.spark.keyed.keys import case_sensitive, hashed, quoted
-from evenly.spark.keyed.split import NUMBER, POSITION, hashable, numbering, with_part
+from evenly.spark.keyed.split import NUMBER, POSITION, hashable, split_routes, with_part
 from evenly.spark.placing.lookup import Table, entry_or_null, lookup_tables
 from evenly.spark.placing.own_columns import own_name
-from evenly.spark.placing.placement import AT, with_instance
+from evenly.spark.placing.placement import AT, Routes, routes, with_instances
 from evenly.spark.remembering.memory import Memory
 
 _FOUND = own_name("found")
@@ -85,18 +85,29 @@ class Joining:
         return joined.drop(AT, *self.by) if self.ours else joined.drop(AT)
 
 
+def routes_of(df: DataFrame, plan: JoinPlan) -> Routes:
+    """What leads keys of either side to instances, made once for both: a table is dozens of calls of the JVM."""
+    if plan.mapping is None:
+        return {}
+    if plan.side is None or not plan.mapping.needs_merge:
+        return routes(df, {AT: plan.mapping.light})
+    return split_routes(df, plan.mapping)
+
+
 def placed_side(
     df: DataFrame,
     side: Side,
     key: JoinKey,
     how: JoinHow,
     plan: JoinPlan,
+    known: Routes,
     spread_on: str | Sequence[str] | None,
     kept: Memory,
 ) -> DataFrame:
     """`df` on its instances, with `AT` last. Rows without a key are dropped or, where they come out, spread.
 
-    `kept` is told where those that have a key went; without a mapping an even spread was promised.
+    `known` is what `routes_of` gave. `kept` is told where rows that have a key went; without a mapping an even spread was
+    promised.
     """
     alone = comes_out_alone(how, side)
     if not alone:
@@ -105,15 +116,17 @@ def placed_side(
     if plan.mapping is None:
         steps = steps.withColumn(AT, F.pmod(hashed("xxhash64", names), F.lit(plan.instances)).cast("int"))
     elif plan.side is None or not plan.mapping.needs_merge:
-        steps = with_instance(steps, plan.mapping.light, names, AT)
+        steps = with_instances(steps, known, names)
     elif plan.side == side:
-        steps = with_part(steps, plan.mapping, names, spread_on).drop(NUMBER)
+        steps = with_part(steps, plan.mapping, names, spread_on, known).drop(NUMBER)
     else:
-        steps = _with_copies(steps, plan.mapping, names)
+        steps = _with_copies(steps, plan.mapping, names, known)
     if alone and spread_on is not None:
         apart = F.monotonically_increasing_id() if spread_on == POSITION else hashed("xxhash64", _spelled(df, spread_on))
         any_instance = F.pmod(apart, F.lit(plan.instances)).cast("int")
         steps = steps.withColumn(AT, F.when(key.has_null, any_instance).otherwise(F.col(AT)))
+    # Spark drops rows without what they are joined by, and would compute the instance once more to find them.
+    steps = steps.withColumn(AT, F.nvl(F.col(AT), F.lit(0)))
     promised = np.zeros(plan.instances) if plan.mapping is None else plan.mapping.fitted_loads
     steps = kept.observed(steps, promised, F.when(~key.has_null, F.col(AT)))
     return steps.drop(*added).repartitionById(plan.instances, AT)
@@ -124,13 +137,12 @@ def _spelled(df: DataFrame, spread_on: str | Sequence[str]) -> tuple[str, ...]:
     return tuple(found for name in given if (found := hashable(df, name)))
 
 
-def _with_copies(df: DataFrame, mapping: SplitMapping, names: tuple[str, ...]) -> DataFrame:
+def _with_copies(df: DataFrame, mapping: SplitMapping, names: tuple[str, ...], known: Routes) -> DataFrame:
     """`df` with `AT`: a row of a split key once for each of the key's instances, any other once."""
     starts, counts, parts = copied(mapping)
     own: dict[str, Table] = {"starts": starts.astype("int32"), "counts": counts.astype("int32"), "parts": parts}
     tables = lookup_tables(df, own)
-    steps = with_instance(df, mapping.light, names, AT)
-    steps = with_instance(steps, numbering(mapping), names, NUMBER)
+    steps = with_instances(df, known, names)
     first, many = (entry_or_null(tables[name], NUMBER) for name in ("starts", "counts"))
     homes = F.slice(tables["parts"], first + F.lit(1), many)
     at = F.when(F.expr(f"{NUMBER} < {mapping.split.size}"), homes).otherwise(F.array(F.col(AT)))

@@ -26,7 +26,7 @@ from evenly.spark.keyed.learning import Weight, check_not_learnt, learn_mapping
 from evenly.spark.placing.lookup import entry_or_null, lookup_tables, smallest
 from evenly.spark.placing.mapping_check import check_is, check_mapping
 from evenly.spark.placing.own_columns import own_name
-from evenly.spark.placing.placement import AT, with_instance
+from evenly.spark.placing.placement import AT, Routes, routes, with_instances
 from evenly.spark.remembering.memory import Memory, memory
 from evenly.spark.remembering.store import Where
 
@@ -134,16 +134,29 @@ def placed_by_part(
     return routed.repartitionById(mapping.instances, AT)
 
 
-def with_part(df: DataFrame, mapping: SplitMapping, names: tuple[str, ...], spread_on: str | Sequence[str] | None) -> DataFrame:
-    """`df` with `AT`, the instance of a row, and `NUMBER` last: which split key it is of, or the number of split keys."""
+def split_routes(df: DataFrame, mapping: SplitMapping) -> Routes:
+    """To `AT`, the instance of a row's key, and if keys are split to `NUMBER`, which of them it is, or how many they are."""
+    return routes(df, {AT: mapping.light, **({NUMBER: numbering(mapping)} if mapping.needs_merge else {})})
+
+
+def with_part(
+    df: DataFrame,
+    mapping: SplitMapping,
+    names: tuple[str, ...],
+    spread_on: str | Sequence[str] | None,
+    known: Routes | None = None,
+) -> DataFrame:
+    """`df` with `AT`, the instance of a row, and `NUMBER` last: which split key it is of, or the number of split keys.
+
+    `known` are the mapping's `split_routes`, if there are some already.
+    """
     if spread_on is not None:
         named(spread_on, "spread_on")
     # What is wrong with what was named is said now, and not when a key becomes hot.
     spread = _spread(df, names, spread_on) if mapping.needs_merge or spread_on is not None else None
-    steps = with_instance(df, mapping.light, names, AT)
+    steps = with_instances(df, known or split_routes(df, mapping), names)
     if not mapping.needs_merge:
         return steps.withColumn(NUMBER, F.lit(0))
-    steps = with_instance(steps, numbering(mapping), names, NUMBER)
     is_split = f"{NUMBER} < {mapping.split.size}"
     starts, sizes = mapping.starts[:-1], np.diff(mapping.starts)
     cuts, others = mapping.draws

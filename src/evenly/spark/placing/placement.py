@@ -31,8 +31,22 @@ AT = own_name("instance")
 
 def with_instance(df: DataFrame, mapping: Mapping, names: tuple[str, ...], column: str) -> DataFrame:
     """`df` with the instance of each row, an INT: what `repartitionById` takes."""
-    known = _Tables.of(df, (Span(mapping),))
-    return _routed(df, known, names, None).withColumn(column, F.expr(f"int({_name('routed')})")).drop(*_STEPS)
+    return with_instances(df, routes(df, {column: mapping}), names)
+
+
+Routes = dict[str, Column]
+"""Instances by the columns that are to hold them, each as an expression over the id of a key."""
+
+
+def routes(df: DataFrame, mappings: dict[str, Mapping]) -> Routes:
+    """The instances that keys have under each mapping: for `df`, and for any other frame of its session."""
+    known = _Tables.of(df, [Span(mapping) for mapping in mappings.values()])
+    return {column: F.call_function("int", known.instance(at)) for at, column in enumerate(mappings)}
+
+
+def with_instances(df: DataFrame, routes: Routes, names: tuple[str, ...]) -> DataFrame:
+    """`df` with the columns of `routes` for the keys in `names`."""
+    return df.withColumn(_name("id"), key_id(names)).withColumns(routes).drop(_name("id"))
 
 
 @dataclass(frozen=True)
