@@ -72,3 +72,5 @@ def test_why_a_number_was_chosen_is_saved_with_it():
     chosen = replace(mapping, chosen="as many as slots")
     assert Mapping.from_json(chosen.to_json()).chosen == "as many as slots"
     assert "as many as slots" in chosen._repr_html_()
+    assert chosen == mapping
+    assert chosen.identity == mapping.identity

@@ -199,11 +199,12 @@ class Mapping(KeptInFile):
             "heavy_weights": self.heavy_weights.tolist(),
             "capacities": None if self.capacities is None else self.capacities.tolist(),
             "expectation": None if self.expectation is None else self.expectation.to_content(),
-        } | ({"chosen": self.chosen} if self.chosen else {})
+        }
 
     def to_json(self) -> str:
         """The mapping as one JSON object with a checksum."""
-        return sealed(self._content(), kind=FORMAT, version=FORMAT_VERSION)
+        told = {"chosen": self.chosen} if self.chosen else {}  # no part of what makes two mappings equal
+        return sealed(self._content() | told, kind=FORMAT, version=FORMAT_VERSION)
 
     @classmethod
     def from_json(cls, text: str | bytes, *, source: str = "this text") -> Self:

@@ -92,6 +92,8 @@ def stream_by_key(
       force; without windows it moves at most `budget_pct` percent of the load at a time.
     """
     frames = tuple(rows) if isinstance(rows, (list, tuple)) else (rows,)
+    if not frames:
+        raise InvalidParameter("rows has no DataFrame: give one, or several for a join")
     for df in frames:
         check_frame(df, "rows")
     if not callable(build):
@@ -168,8 +170,6 @@ def _number(
     asked = asked_instances(instances)
     if not isinstance(asked, Auto):
         return asked
-    if not frames:
-        return 1  # refused in a moment
     spark = frames[0].sparkSession
     require(spark, Feature.FOLDERS, by="stream_by_key", remedy="Use a classic session")
     at = QuerySettings.checked(frames[0], checkpoint, trigger, query_name).checkpoint
@@ -185,8 +185,6 @@ def _number(
 
 
 def _checked_placement(frames: tuple[DataFrame, ...], key: Key, instances: int, slot: str, window: str | None) -> Placement:
-    if not frames:
-        raise InvalidParameter("rows has no DataFrame: give one, or several for a join")
     names = [_names(df, key, which) for which, df in enumerate(frames, 1)]
     types = [type_names(df, found) for df, found in zip(frames, names, strict=True)]
     for which, other in enumerate(types[1:], 2):
