@@ -34,7 +34,7 @@ class Subject:
 
     - `use`: "rows" (a mapping of all rows of a key), "join" (of those of one side of a join that have a key), "costs".
     - `columns` and `types`: the key columns in their order; of costs the expressions, which have no types.
-    - `instances`: over how many; 0 of costs, which hold for any number.
+    - `instances`: over how many; 0 where that is chosen in each run, and of costs, which hold for any number.
     """
 
     use: Use
@@ -52,7 +52,8 @@ class Subject:
         if self.use == "costs":
             return f"costs by {', '.join(self.columns) or 'the column that tells them best'}"
         typed = ", ".join(" ".join(pair) for pair in zip(self.columns, self.types, strict=False))
-        return f"{'a join by' if self.use == 'join' else 'rows by'} {typed} over {self.instances} instances"
+        over = f"{self.instances} instances" if self.instances else "as many instances as each run chooses"
+        return f"{'a join by' if self.use == 'join' else 'rows by'} {typed} over {over}"
 
     @classmethod
     def from_content(cls, content: dict[str, Any]) -> Self:

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 
 import evenly
 from evenly.spark.java import provide_java
+from evenly.spark.jvm.session_slots import _default_parallelism
 from evenly.spark.placing.canary import slots_lead
 
 INSTANCES = 4
@@ -62,6 +63,8 @@ def told(spark):
         df.transform(evenly.by_key, key="usr", instances=2)
     except evenly.EvenlyError as error:
         results["error"] = str(error)
+    chosen = evenly.learn_mapping(df, key="user")
+    results["chosen"] = [chosen.instances, chosen.chosen, _default_parallelism(spark)]
     results["slots lead"] = slots_lead(spark, by="the test")
     try:
         evenly.check_placement(placed)

@@ -41,6 +41,12 @@ def test_a_mapping_is_learnt_from_the_rows(told):
     assert told["expected imbalance"] < 10.0
 
 
+def test_a_number_of_instances_is_chosen_from_settings_or_from_the_default_parallelism(told):
+    number, why, asked = told["chosen"]
+    assert number == asked == 2
+    assert "local[2]" in why
+
+
 def test_groups_and_grouped_functions_give_sparks_results(told):
     assert told["grouped"]
     assert told["frames"]

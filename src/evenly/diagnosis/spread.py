@@ -21,6 +21,7 @@ class PlannedShuffle:
     - `ours`: whether it is Evenly's placement.
     - `asked`: whether the job asked for it (`repartition` and the like), and not an operator.
     - `reader`: the operator that reads it, as Spark calls it; None if it is the result.
+    - `chosen`: why there are so many partitions, if `instances="auto"` chose their number.
     - `merges`: whether adaptive execution may merge its partitions where they are small.
     """
 
@@ -31,6 +32,7 @@ class PlannedShuffle:
     asked: bool = False
     reader: str | None = None
     merges: bool = False
+    chosen: str = ""
 
     def __str__(self) -> str:
         return f"{self._way()}{self._number()}{self._whose()}: {self._effect()}"
@@ -52,7 +54,8 @@ class PlannedShuffle:
         if self.partitions is None or self.kind == "single":
             return ""
         merged = ", of which adaptive execution may merge small ones" if self.merges else ""
-        return f", to {self.partitions:,} partition{'s' * (self.partitions != 1)}{merged}"
+        why = f" ({self.chosen})" if self.chosen else ""
+        return f", to {self.partitions:,} partition{'s' * (self.partitions != 1)}{merged}{why}"
 
     def _whose(self) -> str:
         if self.ours:

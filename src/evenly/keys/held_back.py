@@ -52,18 +52,21 @@ def learnt_mapping(
     *,
     new_rows: float | None = None,
     columns: tuple[str, ...] = (),
+    instances: int | None = None,
 ) -> Mapping:
     """The mapping that all rows make, with what to expect of `new_rows` rows (None: as many as the rows weigh).
+
+    It is over as many instances as the learner is for, or over `instances`.
 
     Each of `later` is a part of the rows that came after the others, in one of the orders there may be: it is held against
     the mapping that the others make. Where nothing came later nothing is expected.
     """
     whole = learner().fit_counts(rows.counts)
-    mapping = whole.mapping(columns=columns)
+    mapping = whole.mapping(instances, columns=columns)
     seen = Weighed.of(mapping.fitted_loads, rows.squares)
     held_back = []
     for part in later:
         if 0.0 < part.weight < rows.weight:
             earlier = learner().fit_counts(rows.without(part))
-            held_back.append(Weighed.of(part.loads(earlier.mapping(), whole), part.squares))
+            held_back.append(Weighed.of(part.loads(earlier.mapping(instances), whole), part.squares))
     return replace(mapping, expectation=expectation(seen, held_back, new_rows=whole.total if new_rows is None else new_rows))

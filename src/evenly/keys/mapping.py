@@ -43,7 +43,8 @@ class Mapping(KeptInFile):
     `"xxhash64"`, what Spark's function of that name gives for the key columns (then `a` is 0). `version` counts the
     mappings that followed each other for one query. The weights are what the mapping was fitted to. `columns` and `types`
     are Spark's key columns, as far as they are known: an integer and a bigint have different ids. `expectation` is what rows
-    held back from learning say of new ones, if any were.
+    held back from learning say of new ones, if any were. `chosen` says in words why there are so many instances, if
+    `instances="auto"` chose their number.
     """
 
     instances: int
@@ -61,6 +62,7 @@ class Mapping(KeptInFile):
     capacities: F64 | None = None
     types: tuple[str, ...] = ()
     expectation: Expectation | None = None
+    chosen: str = ""
 
     def __post_init__(self) -> None:
         if self.buckets.size < 1 or not self._in_range(self.buckets):
@@ -170,7 +172,7 @@ class Mapping(KeptInFile):
             "λ to expect of new rows": "not known: no rows were held back" if self.expectation is None else self.expectation,
             "the least that whole keys allow": f"{self.least_imbalance_pct:.2f} %",
             "version": self.version,
-        }
+        } | ({"why so many instances": self.chosen} if self.chosen else {})
         title = f"Mapping of keys to {self.instances} instances"
         return shown(title, facts, {"load of the rows it was learnt from": self.fitted_loads.tolist()})
 
@@ -201,7 +203,8 @@ class Mapping(KeptInFile):
 
     def to_json(self) -> str:
         """The mapping as one JSON object with a checksum."""
-        return sealed(self._content(), kind=FORMAT, version=FORMAT_VERSION)
+        told = {"chosen": self.chosen} if self.chosen else {}  # no part of what makes two mappings equal
+        return sealed(self._content() | told, kind=FORMAT, version=FORMAT_VERSION)
 
     @classmethod
     def from_json(cls, text: str | bytes, *, source: str = "this text") -> Self:
@@ -224,6 +227,7 @@ class Mapping(KeptInFile):
                 version=content["version"],
                 capacities=None if content["capacities"] is None else np.array(content["capacities"], np.float64),
                 expectation=Expectation.from_content(content.get("expectation")),
+                chosen=str(content.get("chosen", "")),
             )
         except (ValueError, LookupError, TypeError, ArithmeticError) as error:
             raise DamagedData(f"{source} is damaged ({error}). Fit and save the mapping again") from error

@@ -61,8 +61,8 @@ class NativeCounts:
         """The same with sums of six digits: sums of fractions in another order differ in their last digits."""
         return replace(self, weights=_coarse(self.weights), own_weights=_coarse(self.own_weights))
 
-    def mapping(self, learner: Callable[[], DKG], *, columns: tuple[str, ...] = ()) -> Mapping:
-        """The mapping that these rows make, with what to expect of new ones."""
+    def mapping(self, learner: Callable[[], DKG], *, columns: tuple[str, ...] = (), instances: int | None = None) -> Mapping:
+        """The mapping that these rows make, with what to expect of new ones; over the learner's instances, or over others."""
         like = learner()
         told = self.own_weights[:, 0] >= _TOLD * like.theta * self.weights[:, 0].sum()
         heavy = np.flatnonzero(told & (self.own_weights[:, 0] > 0.0))
@@ -83,7 +83,7 @@ class NativeCounts:
                 # Rows that come later stand for more, in proportion at the most: so much of the squares may be theirs.
                 squares = self.squares * share * (2.0 - share)
                 later.append(counted(by_turn[:, turns].sum(axis=1), own_by_turn[:, turns].sum(axis=1), squares))
-        return learnt_mapping(rows, later, learner, new_rows=self.rows, columns=columns)
+        return learnt_mapping(rows, later, learner, new_rows=self.rows, columns=columns, instances=instances)
 
     def _last_octave(self, order: str) -> int:
         """-1 if there were no rows."""

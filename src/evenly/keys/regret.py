@@ -39,22 +39,25 @@ def least_regret(weights: F64, instances: int) -> I32:
     return least_full(parts, heaviest_first, np.zeros((instances, weights.shape[0])))
 
 
-def guessed_mapping(found: GuessedKeys, learner: DKG, *, columns: tuple[str, ...] = ()) -> Mapping:
+def guessed_mapping(
+    found: GuessedKeys, learner: DKG, *, columns: tuple[str, ...] = (), instances: int | None = None
+) -> Mapping:
     """The mapping that is even by all guesses; its weights are the likeliest, and its fullest instance is the first.
 
     Spark starts tasks in their order: where there are more instances than slots, what lasts longest is to begin first.
-    Keys that weigh theta of `learner` or more of all, by any guess, have an entry of their own.
+    Keys that weigh theta of `learner` or more of all, by any guess, have an entry of their own. It is over the learner's
+    instances, or over `instances`.
     """
     total = found.buckets.sum(axis=1)
     if not total[0] > 0.0:
-        return learner.mapping(columns=columns)
+        return learner.mapping(instances, columns=columns)
     heavy = (found.weights >= learner.theta * total[:, None]).any(axis=0)
     order = np.argsort(found.ids[heavy])
     ids, weights = found.ids[heavy][order], found.weights[:, heavy][:, order]
     at, buckets = learner.buckets_of(ids), learner.bucket_count
     left = found.buckets - np.stack([instance_loads(at, buckets, row) for row in weights])
     left = np.where(left > 1e-9 * total[:, None], left, 0.0)  # rounding must not leave less than nothing
-    instances = learner.instances
+    instances = learner.instances if instances is None else instances
     placed = least_regret(np.concatenate([weights, left], axis=1), instances)
     loads = instance_loads(placed, instances, np.concatenate([weights[0], left[0]]))
     number = np.empty(instances, np.int32)

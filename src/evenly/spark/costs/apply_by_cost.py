@@ -15,8 +15,9 @@ from evenly.costs.model import CostModel
 from evenly.costs.placing import DealingChoice, choose_dealing
 from evenly.costs.scheduler import EVEN_TIMES_EVERY
 from evenly.errors import InvalidParameter, StreamingMismatch
+from evenly.instances import AUTO, Instances
 from evenly.spark.costs.candidates import candidate_keys, with_candidates
-from evenly.spark.costs.options import CostKey, Objective, StageOptions, checked_key
+from evenly.spark.costs.options import CostKey, Objective, StageOptions, checked_key, slots_for
 from evenly.spark.costs.row_ids import with_id
 from evenly.spark.costs.saved_costs import load_costs
 from evenly.spark.costs.stage import CallStage, results_of
@@ -36,7 +37,7 @@ def apply_by_cost(
     schema: StructType | str,
     *,
     cost_key: CostKey | None = None,
-    instances: int,
+    instances: Instances = AUTO,
     costs: Costs | None = None,
     objective: Objective = "completion",
     call: CallOptions = ONE_ROW_AT_A_TIME,
@@ -46,13 +47,14 @@ def apply_by_cost(
 ) -> DataFrame:
     """Run `function` on every row of `df`, in `instances` tasks that all have about the same work.
 
-        df.transform(evenly.apply_by_cost, function=fetch, schema="size long", cost_key="host", instances=16)
+        df.transform(evenly.apply_by_cost, function=fetch, schema="size long", cost_key="host")
 
     Every row is run and gives one result; the order of results is not promised. Nothing runs before an action does, and
     nothing is persisted: one stage, one computation of `df`.
 
     - `function(row)` gets a Spark `Row` and returns a dict (by name), a tuple (by position), or, if `schema` has one field,
       its value. Arrow batches of rows and `async def` functions: see `call`.
+    - `instances`: how many tasks; "auto", the default, takes as many as the session has slots (`watch.chosen` says why).
     - `cost_key`: the column or SQL expression that the cost depends on (an id, a class, a length in steps), or several. None:
       the one of `costs`, or else `watch.costs` has the column that predicts the cost best.
     - `costs`: a `CostModel` or the path of a saved one that Spark can read. Without it rows go out evenly, as with
@@ -75,22 +77,25 @@ def apply_by_cost(
     check_frame(df)
     if df.isStreaming:
         raise StreamingMismatch("apply_by_cost works on a batch DataFrame: use stream_apply_by_cost for a stream")
-    options = StageOptions(instances, objective, routers, call)
+    chosen = slots_for(df.sparkSession, instances)
+    options = StageOptions(chosen.number, objective, routers, call)
     check_watch(watch)
     kept = cost_memory(df, remember, None if cost_key is None else checked_key(cost_key), costs=costs)
     model = kept.model() if kept is not None else None if costs is None else loaded(costs, df.sparkSession)
     if kept is not None:
         watch = CostWatch() if watch is None else watch
         watch.keep_in(kept)
+    if watch is not None:
+        watch.over(chosen)
     expressions = chosen_key(cost_key, model)
     stage = CallStage.of(df, function, schema, options)
     if model is not None:
         decision = decided(df, stage, model)
-        _LOG.info("apply_by_cost, %d instances: %s", instances, decision.reason)
+        _LOG.info("apply_by_cost, %d instances: %s", chosen.number, decision.reason)
         ran = scheduled(df, stage, model, decision, report=watch is not None)
         return results_of(ran if watch is None else watch.observe(ran, model, decision=decision))
     decision = DealingChoice(reason="evenly: nothing is known of costs yet")
-    _LOG.info("apply_by_cost, %d instances: %s", instances, decision.reason)
+    _LOG.info("apply_by_cost, %d instances: %s", chosen.number, decision.reason)
     keyed = df if expressions is None else with_id(df, expressions)  # a key that is not there is an error, watched or not
     if watch is None:
         return results_of(stage.evenly(df, report=False))

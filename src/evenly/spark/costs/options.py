@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
@@ -13,7 +14,9 @@ from pyspark.sql.types import StructType
 from evenly.checks import checked_instances, checked_whole
 from evenly.costs.call_options import ONE_ROW_AT_A_TIME, CallOptions, checked_call
 from evenly.errors import ColumnConflict, InvalidParameter
+from evenly.instances import ChosenInstances, Instances, asked_instances, choose_instances
 from evenly.spark.frames import empty_frame
+from evenly.spark.jvm.session_slots import session_slots
 from evenly.spark.keyed.keys import named
 from evenly.worker.letters import ERROR
 
@@ -22,6 +25,7 @@ CostKey = str | Sequence[str]
 _LOCAL = re.compile(r"local(\[[^,\]]*(,\s*(?P<failures>\d+)\s*)?\])?")
 _parsed: dict[tuple[str, str | None], StructType] = {}
 _MOST_ROUTERS = 1_000
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -73,6 +77,16 @@ def one_attempt(df: DataFrame) -> bool:
     local = _LOCAL.fullmatch(settings.get("spark.master", None) or "")
     failures = (local["failures"] or "1") if local else settings.get("spark.task.maxFailures", "4")
     return failures == "1"
+
+
+def slots_for(spark: Any, instances: Instances) -> ChosenInstances:
+    """As many instances as asked for, or, for "auto", as the session has slots; that is logged."""
+    asked = asked_instances(instances)
+    if isinstance(asked, int):
+        return ChosenInstances(asked, "")
+    found = choose_instances(session_slots(spark))
+    _LOG.info("%s", found)
+    return found
 
 
 def checked_key(key: CostKey) -> tuple[str, ...]:

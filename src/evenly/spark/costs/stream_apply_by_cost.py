@@ -14,9 +14,10 @@ from evenly.costs.call_options import ONE_ROW_AT_A_TIME, CallOptions
 from evenly.costs.model import CostModel
 from evenly.costs.report import may_fail_otherwise
 from evenly.errors import InvalidParameter, StreamingMismatch, WorkerDied
+from evenly.instances import Instances
 from evenly.spark.costs.apply_by_cost import Costs, check_watch, chosen_key, loaded
 from evenly.spark.costs.cost_batches import CostBatches, RanBatch
-from evenly.spark.costs.options import CostKey, Objective, StageOptions
+from evenly.spark.costs.options import CostKey, Objective, StageOptions, slots_for
 from evenly.spark.costs.row_ids import with_id
 from evenly.spark.costs.skipped import failed_rows, good_rows
 from evenly.spark.costs.stage import CallStage, reports_of
@@ -41,7 +42,7 @@ def stream_apply_by_cost(
     schema: StructType | str,
     *,
     cost_key: CostKey | None = None,
-    instances: int,
+    instances: Instances,
     sink: Sink,
     checkpoint: str | Path,
     trigger: Trigger | None = None,
@@ -67,6 +68,7 @@ def stream_apply_by_cost(
     (the driver died before the commit) is not counted twice, and gives the sink the same batch number. Costs that cannot be
     saved end no query: that is one warning, and the next batch saves them too.
 
+    - `instances="auto"` is decided at every start, and logged: nothing that a restart needs depends on the number.
     - `function`, `schema` and the options are those of `apply_by_cost`; `cost_key` may only be left out if `costs` has it.
     - `trigger`: what `writeStream.trigger` takes, `{"availableNow": True}` or `{"processingTime": "10 seconds"}`. `query_name`:
       how Spark calls the query.
@@ -85,8 +87,11 @@ def stream_apply_by_cost(
     spark = rows.sparkSession
     require(spark, Feature.FOLDERS, by="stream_apply_by_cost", remedy="Use apply_by_cost inside foreachBatch")
     settings = QuerySettings.checked(rows, checkpoint, trigger, query_name)
-    options = StageOptions(instances, objective, routers, call)
+    chosen = slots_for(spark, instances)
+    options = StageOptions(chosen.number, objective, routers, call)
     check_watch(watch)
+    if watch is not None:
+        watch.over(chosen)
     for name, called in (("sink", sink), ("dead_letters", dead_letters)):
         if not callable(called) and not (name == "dead_letters" and called is None):
             raise InvalidParameter(f"{name} must be a function of the results and the batch's number, got {called!r}")

@@ -17,6 +17,7 @@ from evenly.costs.placing import DealingChoice
 from evenly.costs.report import InstanceReport
 from evenly.costs.scheduler import BatchDecision
 from evenly.errors import InvalidParameter
+from evenly.instances import ChosenInstances
 from evenly.kernels.types import F64
 from evenly.measures.load import imbalance_pct
 from evenly.notebook import shown
@@ -66,6 +67,21 @@ class CostWatch:
         self._learnt: CostModel | None = None
         self._batches: deque[WatchedBatch] = deque(maxlen=_BATCHES)
         self._kept: CostMemory | None = None
+        self._over = ChosenInstances(0, "")
+
+    def over(self, chosen: ChosenInstances) -> None:
+        """So many instances were asked for, or chosen."""
+        self._over = chosen
+
+    @property
+    def instances(self) -> int:
+        """Over how many instances the rows are; 0 if this watch was given to no call yet."""
+        return self._over.number
+
+    @property
+    def chosen(self) -> str:
+        """Why there are so many, if `instances="auto"` chose their number."""
+        return self._over.why
 
     def keep_in(self, kept: CostMemory) -> None:
         """Have what is measured written there, too."""

@@ -11,6 +11,7 @@ from evenly.diagnosis.spread import PlannedShuffle, ShuffleKind
 from evenly.spark.jvm.plan_roles import column_name
 from evenly.spark.jvm.shuffled_again import below, each, is_slot
 from evenly.spark.placing.placement import AT
+from evenly.spark.placing.slot_mark import MARK, why_chosen
 
 _KINDS: dict[str, ShuffleKind] = {
     "HashPartitioning": "hash",
@@ -80,7 +81,9 @@ def _shuffle(plan: Any, reader: str | None, *, merges: bool) -> PlannedShuffle:
     ours = kind == "hash" and asked and bool(columns) and is_slot(columns[-1])
     names = tuple(column_name(it.child() if kind == "range" else it) for it in columns)
     slotted = kind == "hash" and any(map(is_slot, columns))
-    return PlannedShuffle("slot" if slotted else kind, names, number, ours=ours, asked=asked, reader=reader, merges=adaptive)
+    kind = "slot" if slotted else kind
+    chosen = why_chosen(str(columns[-1].metadata().getString(MARK))) if ours else ""
+    return PlannedShuffle(kind, names, number, ours=ours, asked=asked, reader=reader, merges=adaptive, chosen=chosen)
 
 
 def _called(kind: str) -> str:

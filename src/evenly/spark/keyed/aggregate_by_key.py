@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, StructField, StructType
 
 from evenly.errors import ColumnConflict, InvalidParameter, KeyTooHot
+from evenly.instances import AUTO, Instances
 from evenly.keys.mapping import Mapping
 from evenly.keys.split_mapping import SplitMapping, SplitWay
 from evenly.spark.frames import check_frame
@@ -36,7 +37,7 @@ def aggregate_by_key(
     df: DataFrame,
     *aggregates: Column | Merging,
     key: Key,
-    instances: int,
+    instances: Instances = AUTO,
     mapping: Mapping | SplitMapping | None = None,
     fit_on: DataFrame | None = None,
     weight: Weight | None = None,
@@ -48,7 +49,7 @@ def aggregate_by_key(
 ) -> DataFrame:
     """One result per key, as `groupBy(key)` gives it, also where one key has more rows than an instance should have.
 
-        evenly.aggregate_by_key(df, evenly.Merging(partial, merge, "score double"), key="user", instances=64)
+        evenly.aggregate_by_key(df, evenly.Merging(partial, merge, "score double"), key="user")
 
     With one `Merging`: keys are placed as `by_key` places them, but a key too hot for one instance is split over several.
     `partial` runs for each key on each of its instances, `merge` once for each key. A key that is not split is merged

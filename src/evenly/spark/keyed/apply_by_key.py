@@ -11,9 +11,10 @@ from pyspark.sql.types import StructType
 
 from evenly.costs.group_times import GroupTimes
 from evenly.errors import InvalidParameter, StreamingMismatch
+from evenly.instances import AUTO, Instances, asked_instances
 from evenly.keys.mapping import Mapping
 from evenly.spark.frames import check_frame
-from evenly.spark.keyed.by_key import by_key
+from evenly.spark.keyed.by_key import placed_by_key
 from evenly.spark.keyed.functions import check_function, check_no_iterator
 from evenly.spark.keyed.group_learning import learn_by_time
 from evenly.spark.keyed.group_timing import Balance, SavedTimes, check_watch, known_times, timed_results, with_reports
@@ -36,7 +37,7 @@ def apply_by_key(
     schema: StructType | str,
     *,
     key: Key,
-    instances: int,
+    instances: Instances = AUTO,
     mapping: Mapping | None = None,
     fit_on: DataFrame | None = None,
     weight: Weight | None = None,
@@ -48,7 +49,7 @@ def apply_by_key(
 ) -> DataFrame:
     """`df.groupBy(key).applyInPandas(function, schema)` with balanced instances and little cost per group.
 
-        evenly.apply_by_key(df, score, "user string, score double", key="user", instances=64)
+        evenly.apply_by_key(df, score, "user string, score double", key="user")
 
     Use it for many small groups. Spark hands a Python worker one group at a time and converts each on its own, which costs
     about a millisecond. Here a worker gets its whole instance, sorted by key, in large batches, and cuts out the groups
@@ -95,13 +96,14 @@ def apply_by_key(
     results = Results.of(df.sparkSession, schema)
     if balance == "time" and (remember is not None or weight is not None):
         raise InvalidParameter("remember= and weight= are for balance='rows': with balance='time' give times= and watch=")
+    asked = asked_instances(instances, same_rows=fit_on is None and remember is None)
     if mapping is None and known is not None:
-        mapping = learn_by_time(df if fit_on is None else fit_on, key=key, instances=instances, times=known)
-    placed = by_key(
-        df, key=key, instances=instances, mapping=mapping, fit_on=fit_on, weight=weight, slot=None, remember=remember
+        mapping = learn_by_time(df if fit_on is None else fit_on, key=key, instances=asked, times=known)
+    placed, by = placed_by_key(
+        df, key=key, instances=asked, mapping=mapping, fit_on=fit_on, weight=weight, slot=None, remember=remember
     )
     rows = sent.of(placed.sortWithinPartitions(*key_columns(names)))
-    timed = None if watch is None else timed_results(results, instances)
+    timed = None if watch is None else timed_results(results, by.instances)
     made: StructType | str = schema if timed is None else with_reports(results, timed)
     if arrow:
         tables = tables_by_group(function, results.arrow, sent.layout, with_key=with_key, by_name=results.by_name, timed=timed)
@@ -114,7 +116,7 @@ def apply_by_key(
     if timed is None or watch is None:
         return ran
     before = GroupTimes(names, type_names(df, names)) if known is None else known
-    observed = watch.observe(ran, before, instances=instances, mapping=mapping)
+    observed = watch.observe(ran, before, instances=by.instances, mapping=mapping, chosen=by.chosen)
     return observed.where(f"{timed.report} is null").drop(timed.report)
 
 

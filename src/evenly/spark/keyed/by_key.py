@@ -7,8 +7,8 @@ from functools import partial
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from evenly.checks import checked_instances
 from evenly.errors import StreamingMismatch
+from evenly.instances import AUTO, Instances, asked_instances
 from evenly.keys.mapping import Mapping
 from evenly.spark.features import Feature, has
 from evenly.spark.frames import check_frame, check_new_column
@@ -20,7 +20,7 @@ from evenly.spark.placing.mapping_check import check_mapping
 from evenly.spark.placing.own_columns import own_name
 from evenly.spark.placing.placement import AT, Span, with_instance, with_slot, with_slot_of_window
 from evenly.spark.placing.slot_mark import marked
-from evenly.spark.remembering.memory import memory
+from evenly.spark.remembering.memory import Memory, memory
 from evenly.spark.remembering.store import Where
 
 _SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
@@ -30,7 +30,7 @@ def by_key(
     df: DataFrame,
     *,
     key: Key,
-    instances: int,
+    instances: Instances = AUTO,
     slot: str | None = "slot",
     mapping: Mapping | None = None,
     fit_on: DataFrame | None = None,
@@ -41,10 +41,12 @@ def by_key(
 ) -> DataFrame:
     """Spread the keys of `df` over `instances` partitions so that all have about the same number of rows.
 
-        placed = df.transform(evenly.by_key, key="user", instances=16)
+        placed = df.transform(evenly.by_key, key="user")
         placed.groupBy("user", "slot").applyInPandas(score, schema)
 
-    All rows of a key are in one partition.
+    All rows of a key are in one partition. `instances` is the number of partitions; "auto", the default, takes that of
+    `mapping`, and without one as many as the session has slots; fewer if `df` has fewer keys, a multiple if an instance would
+    hold more than ten million rows. What was chosen and why is logged (`evenly`, INFO); `evenly.explain(placed)` tells it too.
 
     - `slot="slot"` (the default) adds an INT column of that name. Group, window or join by the key and the
       slot, in that order, `groupBy("user", "slot")`: the groups are those of the key alone, Spark finds
@@ -83,21 +85,54 @@ def by_key(
     Spark that does not, a warning is logged and rows are placed by Spark's hash of the key, with a slot that is 0 everywhere;
     a stream is refused (`UnsupportedSpark`).
     """
+    return placed_by_key(
+        df,
+        key=key,
+        instances=instances,
+        slot=slot,
+        mapping=mapping,
+        fit_on=fit_on,
+        weight=weight,
+        tolerance_pct=tolerance_pct,
+        seed=seed,
+        remember=remember,
+    )[0]
+
+
+def placed_by_key(
+    df: DataFrame,
+    *,
+    key: Key,
+    instances: Instances,
+    slot: str | None,
+    mapping: Mapping | None,
+    fit_on: DataFrame | None,
+    weight: Weight | None,
+    tolerance_pct: float | None = 2.0,
+    seed: int = 0,
+    remember: Where | None,
+) -> tuple[DataFrame, Mapping]:
+    """As `by_key`, and the mapping that rows were placed by."""
     check_frame(df)
     check_not_learnt(mapping, weight)
-    instances = checked_instances(instances)
+    asked = asked_instances(instances, same_rows=fit_on is None and remember is None)
     names = key_names(df, key)
     if slot is not None:
         check_new_column(df, slot, "slot")
-    kept = memory(df, remember, names, instances, mapping=mapping, weight=weight, by="by_key")
+    kept = memory(df, remember, names, asked, mapping=mapping, weight=weight, by="by_key")
     if mapping is None:
         _check_learnable(df, fit_on, slot)
         learnt_on = df if fit_on is None else fit_on
         learn = partial(
-            learn_mapping, learnt_on, key=key, instances=instances, weight=weight, tolerance_pct=tolerance_pct, seed=seed
+            learn_mapping, learnt_on, key=key, instances=asked, weight=weight, tolerance_pct=tolerance_pct, seed=seed
         )
         mapping = kept.mapping(learn) if slot is None else kept.slot_mapping(learn, names, type_names(df, names))
-    check_mapping(mapping, df, names, instances)
+    check_mapping(mapping, df, names, asked)
+    return _placed(df, mapping, names, slot, kept), mapping
+
+
+def _placed(df: DataFrame, mapping: Mapping, names: tuple[str, ...], slot: str | None, kept: Memory) -> DataFrame:
+    instances = mapping.instances
     if slot is None and has(df.sparkSession, Feature.REPARTITION_BY_ID):
         routed = kept.observed(with_instance(df, mapping, names, AT), mapping.fitted_loads)
         return routed.repartitionById(instances, AT).drop(AT)
@@ -115,7 +150,7 @@ def by_key(
         return kept.observed(rows, mapping.fitted_loads, instance)
 
     slotted = with_slot_of_window(df, [Span(mapping)], names, slot, window=None, observe=observed)
-    placed = marked(slotted, slot, names, mapping=mapping.identity)
+    placed = marked(slotted, slot, names, mapping=mapping.identity, chosen=mapping.chosen)
     return placed.repartition(instances, *key_columns(names), quoted(slot))
 
 

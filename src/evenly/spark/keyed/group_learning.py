@@ -13,14 +13,16 @@ from typing import Any
 import numpy as np
 from pyspark.sql import DataFrame
 
-from evenly.checks import checked_instances
 from evenly.costs.group_times import GroupTimes
 from evenly.errors import StreamingMismatch
+from evenly.instances import Auto, MeasuredTimes
 from evenly.kernels.types import F64
 from evenly.keys.dkg import DKG
 from evenly.keys.mapping import Mapping
 from evenly.keys.regret import GuessedKeys, guessed_mapping
+from evenly.keys.resizing import most_instances
 from evenly.spark.frames import check_frame
+from evenly.spark.keyed.choosing import chosen_for, usual_instances
 from evenly.spark.keyed.keys import Key, key_id, key_names, type_names
 from evenly.spark.python_workers import on_workers
 from evenly.spark.worker_errors import worker_errors
@@ -34,20 +36,26 @@ _CLEARLY, _WORTH_S = 1.1, 1.0
 """A group is named if it is longer than an instance's share by so much, in parts and in seconds."""
 
 
-def learn_by_time(df: DataFrame, *, key: Key, instances: int, times: GroupTimes) -> Mapping:
+def learn_by_time(df: DataFrame, *, key: Key, instances: int | Auto, times: GroupTimes) -> Mapping:
     """The mapping by which instances have about the same time; as far as that is not known, about the same number of groups, of
     rows, and of the squares of groups' rows. Groups that are too long for an instance are logged."""
     check_frame(df, "fit_on")
     if df.isStreaming:
         raise StreamingMismatch("groups cannot be counted in a streaming DataFrame: give fit_on= a batch of earlier rows")
     names = key_names(df, key)
-    learner = DKG.automatic(checked_instances(instances), ids="xxhash64")
+    learner = DKG.automatic(usual_instances(df.sparkSession, instances), ids="xxhash64")
     counted = df.select(key_id(names).alias("id")).groupBy("id").count().coalesce(_MOST_TASKS)
     loads = GroupLoads(times.estimates, learner.bucket_count, learner.counters)
     with worker_errors():
         told = counted.mapInArrow(on_workers(df.sparkSession, loads), LOADS).collect()
     found = _together(told, loads.estimates.guesses, learner.bucket_count)
     mapping = guessed_mapping(found, learner, columns=names)
+    if isinstance(instances, Auto):
+        longest_s = float(mapping.heavy_weights.max(initial=0.0))
+        known = None if times.curve is None else MeasuredTimes(float(mapping.fitted_loads.sum()), longest_s)
+        most = most_instances(mapping)
+        choice = chosen_for(df.sparkSession, instances, mapping, rows=None, times=known, most=most)
+        mapping = replace(guessed_mapping(found, learner, columns=names, instances=choice.number), chosen=choice.why)
     if times.curve is not None:
         _tell_of_long_groups(mapping, times)
     return replace(mapping, types=type_names(df, names))

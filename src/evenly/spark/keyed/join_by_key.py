@@ -10,14 +10,15 @@ from dataclasses import dataclass, replace
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from evenly.checks import checked_instances
 from evenly.errors import InvalidParameter, StreamingMismatch, UnknownColumn
+from evenly.instances import AUTO, Auto, Instances, asked_instances
 from evenly.keys.joins import MAY_SPLIT, JoinHow, JoinPlan, Side, checked_side, join_how, planned_join
 from evenly.keys.mapping import Mapping
 from evenly.keys.split_mapping import SplitMapping
 from evenly.spark.features import Feature, Found, has
 from evenly.spark.frames import check_frame
 from evenly.spark.jvm.join_sides import broadcasts, larger_is_right
+from evenly.spark.keyed.choosing import usual_instances
 from evenly.spark.keyed.joined_sides import Joining, JoinKey, placed_side, routes_of, what_spreads
 from evenly.spark.keyed.keys import case_sensitive, key_names, last_part, named, type_names
 from evenly.spark.keyed.learning import learn_mapping
@@ -39,7 +40,7 @@ def join_by_key(
     *,
     on: On,
     how: str = "inner",
-    instances: int,
+    instances: Instances = AUTO,
     mapping: Mapping | SplitMapping | None = None,
     split: Side | None = None,
     spread_on: str | Sequence[str] | None = None,
@@ -49,7 +50,7 @@ def join_by_key(
 ) -> DataFrame:
     """`left.join(right, on, how)` over `instances` partitions of about the same number of rows, hot keys included.
 
-        joined = evenly.join_by_key(orders, users, on="user", how="left", instances=64)
+        joined = evenly.join_by_key(orders, users, on="user", how="left")
 
     Rows of a key that is too hot for one instance are split over several, by a hash of the row, and the other side's rows of
     that key are copied to each of these. All other keys are placed whole. The result is Spark's own, row for row: columns and
@@ -69,7 +70,7 @@ def join_by_key(
       on the order of rows, keys stay whole: a task that runs again must send its rows where they went before. Name columns
       that stay the same to split them nevertheless. "position" is that of `split_by_key`, with the same condition.
 
-    - `remember` is that of `by_key`, of the side that is learnt from.
+    - `instances` and `remember` are those of `by_key`, of the side that is learnt from.
 
     Where Spark would copy a small side to every executor, and on a Spark before 4.1, the join is Spark's own; where no key is
     hot and a hash is even enough, keys are placed by hash. `plan_join` tells which and why, and it is logged.
@@ -87,7 +88,7 @@ def plan_join(
     *,
     on: On,
     how: str = "inner",
-    instances: int,
+    instances: Instances = AUTO,
     mapping: Mapping | SplitMapping | None = None,
     split: Side | None = None,
     spread_on: str | Sequence[str] | None = None,
@@ -114,7 +115,7 @@ class _Asked:
     keys: dict[Side, JoinKey]
     types: tuple[str, ...]
     joining: Joining
-    instances: int
+    instances: int | Auto
     split: Side | None
     spread_on: dict[Side, str | Sequence[str] | None]
 
@@ -126,7 +127,7 @@ class _Asked:
         *,
         on: On,
         how: str,
-        instances: int,
+        instances: Instances,
         split: Side | None,
         spread_on: str | Sequence[str] | None,
     ) -> _Asked:
@@ -138,7 +139,6 @@ class _Asked:
                     f"the {side} side is a stream: join_by_key joins batches. Use it inside foreachBatch, or join the stream"
                 )
         kind = join_how(how)
-        instances = checked_instances(instances)
         names, ours = _names(frames, on)
         types = {side: type_names(df, names[side]) for side, df in frames.items()}
         shared = tuple(common_type(*pair) for pair in zip(types["left"], types["right"], strict=True))
@@ -154,7 +154,8 @@ class _Asked:
         chosen = _side(split, kind, left, right)
         spread = {side: _spread(df, names[side], spread_on if side == chosen else None) for side, df in frames.items()}
         by = tuple(map(_copy, range(len(hashed)))) if ours else tuple(named(on, "on"))
-        return cls(frames, keys, hashed, Joining(kind, by, ours), instances, chosen, spread)
+        asked = asked_instances(instances, may_split=chosen is not None)
+        return cls(frames, keys, hashed, Joining(kind, by, ours), asked, chosen, spread)
 
     @property
     def learnt_from(self) -> Side:
@@ -178,11 +179,11 @@ class _Asked:
             check_fit(light, self.keys[self.split or "left"].names, self.types, self.instances)
         spark = self.frames["left"].sparkSession
         if not has(spark, Feature.REPARTITION_BY_ID):
-            plan = JoinPlan("plain", f"{Found.of(spark)} has no repartitionById, so the join is Spark's own", self.instances)
+            plan = JoinPlan("plain", f"{Found.of(spark)} has no repartitionById, so the join is Spark's own", self._usual)
             _LOG.warning("join_by_key: %s", plan)
             return plan
         if broadcasts(self.joining.plain(*self._with_copies().values())):
-            return JoinPlan("broadcast", "Spark copies one side to every executor", self.instances)
+            return JoinPlan("broadcast", "Spark copies one side to every executor", self._usual)
         side = self.split
         if side is not None and not self.spread_on[side]:
             _LOG.warning(
@@ -195,6 +196,11 @@ class _Asked:
             mapping = kept.mapping(lambda: self._learnt(tolerance_pct, seed))
         plan = planned_join(mapping, self.joining.how, side)
         return plan if plan.mapping is None else replace(plan, mapping=_typed(plan.mapping, self.types))
+
+    @property
+    def _usual(self) -> int:
+        """How many instances a join that Spark places itself would have had."""
+        return usual_instances(self.frames["left"].sparkSession, self.instances)
 
     def _learnt(self, tolerance_pct: float | None, seed: int) -> Mapping:
         """Loads of keys: rows of the side that is split, those that have a key."""

@@ -24,17 +24,20 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ByteType, DataType, IntegerType, LongType, NumericType, ShortType
 
-from evenly.checks import checked_instances, checked_whole, is_number
+from evenly.checks import checked_whole, is_number
 from evenly.errors import InvalidCost, InvalidParameter, StreamingMismatch
+from evenly.instances import AUTO, Instances, asked_instances
 from evenly.kernels.types import F64
 from evenly.keys.dkg import DKG
 from evenly.keys.mapping import Mapping
 from evenly.keys.native_counts import ORDER_BITS, ORDERS, NativeCounts, fine_buckets, octave_bit
+from evenly.keys.resizing import most_instances
 from evenly.keys.turns import TURNS
 from evenly.sketches.hashing import derive
 from evenly.spark.features import Feature, has
 from evenly.spark.frames import check_frame
 from evenly.spark.jvm.row_order import comes_shuffled
+from evenly.spark.keyed.choosing import chosen_for, usual_instances
 from evenly.spark.keyed.keys import Key, column_name, key_id, key_names, type_names
 from evenly.spark.worker_errors import worker_errors
 
@@ -81,7 +84,7 @@ def learn_mapping(
     df: DataFrame,
     *,
     key: Key,
-    instances: int,
+    instances: Instances = AUTO,
     weight: Weight | None = None,
     tolerance_pct: float | None = 2.0,
     seed: int = 0,
@@ -91,6 +94,9 @@ def learn_mapping(
         mapping = evenly.learn_mapping(df, key="user", instances=16)
         mapping.fitted_imbalance_pct  # λ of these rows
         mapping.expected_range_pct  # and from how much to how much it may be of new ones
+
+    `instances="auto"`, the default, takes as many as the session has slots, or a multiple if an instance would hold more than
+    ten million rows; `mapping.instances` is that number, and `mapping.chosen` says why.
 
     `weight` is what a row counts for, if not one: a column of numbers by its name, or an expression (`F.length("text")`, bytes,
     an estimate of its cost). Loads and λ are then of that. A weight that is null, negative, NaN or infinite is refused
@@ -106,22 +112,31 @@ def learn_mapping(
     their key look as if keys changed.
     """
     check_frame(df)
-    instances = checked_instances(instances)
+    asked = asked_instances(instances)
     if tolerance_pct is not None and not (is_number(tolerance_pct) and 0.0 < tolerance_pct < math.inf):
         raise InvalidParameter(f"tolerance_pct must be above 0 (or None to read every row), got {tolerance_pct!r}")
     checked_whole(seed, "seed", -(2**63), 2**63 - 1)
     if df.isStreaming:
         raise StreamingMismatch("a mapping cannot be learnt from a streaming DataFrame: learn it from a batch of earlier rows")
     names = key_names(df, key)
-    reserve = None if tolerance_pct is None else sample_reserve(instances, tolerance_pct)
-    learner = partial(DKG.automatic, instances, seed=seed, ids="xxhash64")
+    number = usual_instances(df.sparkSession, asked)
+    reserve = None if tolerance_pct is None else sample_reserve(number, tolerance_pct)
+    learner = partial(DKG.automatic, number, seed=seed, ids="xxhash64")
     rows, whole = _loads(df, names, weight)
     weighted = weight is not None
     taken = _weighted(rows, reserve, seed, weighted=weighted, ordered=not comes_shuffled(df))
     counts = _counted(_by_bucket(taken, fine_buckets(learner()), weighted=weighted), weighted=weighted)
     # Sums of whole numbers are exact, in any order, up to a limit.
     counts = counts if whole and counts.weights[:, 0].sum() < _EXACT else counts.coarse()
-    return replace(counts.mapping(learner, columns=names), types=type_names(df, names))
+    mapping = replace(counts.mapping(learner, columns=names), types=type_names(df, names))
+    if isinstance(asked, int):
+        return mapping
+    seen = None if weighted else float(counts.weights[:, 0].sum())
+    found = chosen_for(df.sparkSession, asked, mapping, rows=seen, most=most_instances(mapping))
+    if found.number != number:
+        again = counts.mapping(learner, columns=names, instances=found.number)
+        mapping = replace(again, types=mapping.types)
+    return replace(mapping, chosen=found.why)
 
 
 def check_not_learnt(mapping: object, weight: Weight | None) -> None:

@@ -14,8 +14,8 @@ import numpy as np
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from evenly.checks import checked_instances
 from evenly.errors import InvalidKeys, InvalidParameter, StreamingMismatch
+from evenly.instances import AUTO, Instances, asked_instances
 from evenly.keys.hot_keys import split_hot_keys
 from evenly.keys.mapping import Mapping
 from evenly.keys.split_mapping import SplitMapping, SplitWay
@@ -41,7 +41,7 @@ def split_by_key(
     df: DataFrame,
     *,
     key: Key,
-    instances: int,
+    instances: Instances = AUTO,
     part: str = "part",
     mapping: Mapping | SplitMapping | None = None,
     fit_on: DataFrame | None = None,
@@ -54,7 +54,7 @@ def split_by_key(
 ) -> DataFrame:
     """Spread the keys of `df` over `instances` partitions, keys too hot for one over several, all others whole.
 
-        parts = evenly.split_by_key(df, key="user", instances=64).groupBy("user", "part").agg(F.collect_set("item"))
+        parts = evenly.split_by_key(df, key="user").groupBy("user", "part").agg(F.collect_set("item"))
 
     Adds the INT column `part`, the number of the row's instance. `groupBy("user", "part")` finds each group in its
     partition without another shuffle; a key that is split has a group on each of its instances, so what you compute must
@@ -66,7 +66,8 @@ def split_by_key(
       are all alike. A retried
       task must then find its rows in the same order, as it does when it reads files or a table, but not after a
       shuffle or a sample: use it on such an input only.
-    - `mapping`, `fit_on`, `weight`, `tolerance_pct`, `seed` and `remember` are those of `by_key`; a `Mapping` is planned with
+    - `instances`, `mapping`, `fit_on`, `weight`, `tolerance_pct`, `seed` and `remember` are those of `by_key` (few keys are no
+      reason for few instances here); a `Mapping` is planned with
       `way`, see `evenly.keys.hot_keys.split_hot_keys`; a `SplitMapping` is followed as it is.
 
     A streaming `df` is refused: parts of a key would need a merge of their state. Use it inside foreachBatch.
@@ -93,7 +94,7 @@ def planned_split(
     df: DataFrame,
     *,
     key: Key,
-    instances: int,
+    instances: Instances,
     mapping: Mapping | SplitMapping | None,
     fit_on: DataFrame | None,
     weight: Weight | None,
@@ -106,23 +107,21 @@ def planned_split(
     """The key columns, the mapping to follow (learnt, remembered, planned or given), and what is remembered of it."""
     check_frame(df)
     check_not_learnt(mapping, weight)
-    instances = checked_instances(instances)
+    asked = asked_instances(instances, may_split=True)
     names = key_names(df, key)
     require(df.sparkSession, Feature.REPARTITION_BY_ID, by="a key that is split", remedy="Keep keys whole with by_key")
     if df.isStreaming:
         raise StreamingMismatch("keys of a streaming DataFrame cannot be split: use it on the batches of foreachBatch")
-    kept = memory(df, remember, names, instances, mapping=mapping, weight=weight, by=by)
+    kept = memory(df, remember, names, asked, mapping=mapping, weight=weight, by=by)
     if mapping is None:
         learnt_on = df if fit_on is None else fit_on
         check_frame(learnt_on, "df" if fit_on is None else "fit_on")
         mapping = kept.mapping(
-            partial(
-                learn_mapping, learnt_on, key=key, instances=instances, weight=weight, tolerance_pct=tolerance_pct, seed=seed
-            )
+            partial(learn_mapping, learnt_on, key=key, instances=asked, weight=weight, tolerance_pct=tolerance_pct, seed=seed)
         )
     check_is(mapping, Mapping, SplitMapping)
     planned = mapping if isinstance(mapping, SplitMapping) else split_hot_keys(mapping, way=way)
-    check_mapping(planned.light, df, names, instances)
+    check_mapping(planned.light, df, names, asked)
     return names, planned, kept
 
 

@@ -41,15 +41,18 @@ class TimeWatch:
         self._ran: DataFrame | None = None
         self._before = GroupTimes()
         self._mapping: Mapping | None = None
-        self._instances = 0
+        self._instances, self._chosen = 0, ""
         self._known: tuple[GroupReport, ...] | None = None
         self._learnt: GroupTimes | None = None
 
-    def observe(self, ran: DataFrame, before: GroupTimes, *, instances: int, mapping: Mapping | None) -> DataFrame:
+    def observe(
+        self, ran: DataFrame, before: GroupTimes, *, instances: int, mapping: Mapping | None, chosen: str = ""
+    ) -> DataFrame:
         """`ran` with the observation of its reports; `before` is what was known."""
         self.check_unused()
         self._observation = Observation()
-        self._before, self._mapping, self._instances, self._ran = before.copy(), mapping, instances, ran
+        self._before, self._mapping, self._ran = before.copy(), mapping, ran
+        self._instances, self._chosen = instances, chosen
         return ran.observe(self._observation, F.expr(f"collect_list({REPORT}) as {REPORT}"))
 
     def check_unused(self) -> None:
@@ -66,6 +69,16 @@ class TimeWatch:
     def reports(self) -> tuple[GroupReport, ...]:
         """The report of every instance that had one."""
         return self._told() or ()
+
+    @property
+    def instances(self) -> int:
+        """Over how many instances the groups are."""
+        return self._instances
+
+    @property
+    def chosen(self) -> str:
+        """Why there are so many, if `instances="auto"` chose their number."""
+        return self._chosen
 
     @property
     def mapping(self) -> Mapping | None:

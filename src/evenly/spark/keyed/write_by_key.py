@@ -8,8 +8,9 @@ from functools import partial
 
 from pyspark.sql import DataFrame, DataFrameWriter
 
-from evenly.checks import checked_instances, checked_whole
+from evenly.checks import checked_whole
 from evenly.errors import InvalidParameter, StreamingMismatch, UnknownColumn
+from evenly.instances import AUTO, Instances, asked_instances
 from evenly.keys.file_split import file_split
 from evenly.keys.mapping import Mapping
 from evenly.keys.split_mapping import SplitMapping
@@ -33,7 +34,7 @@ def write_by_key(
     df: DataFrame,
     *,
     key: Key,
-    instances: int,
+    instances: Instances = AUTO,
     rows_per_file: int,
     mapping: Mapping | None = None,
     spread_on: str | Sequence[str] | None = None,
@@ -43,7 +44,7 @@ def write_by_key(
 ) -> DataFrameWriter:
     """A writer of `df` in a folder for each key: a small key in one file, a large one in files of about `rows_per_file` rows.
 
-        evenly.write_by_key(df, key="country", instances=16, rows_per_file=1_000_000).mode("overwrite").parquet(path)
+        evenly.write_by_key(df, key="country", rows_per_file=1_000_000).mode("overwrite").parquet(path)
 
     It is `df.write.partitionBy(key)` over rows that were placed before, so format, mode, options, tables and what happens on
     failure are Spark's: go on as with any writer. A key of several files' rows is written by several instances, split by a
@@ -53,10 +54,10 @@ def write_by_key(
     `mapping` (from `learn_mapping` over all rows of `df`, or as many: its loads are taken for rows) skips learning, which
     reads the key columns of `df` once more. `key` are columns, not fields of structs. `spread_on` is that of `join_by_key`:
     where no column tells the rows of a key apart and stays the same, keys stay whole, and one instance writes all their files.
-    `remember` is that of `by_key`: its loads are taken for rows too.
+    `instances` and `remember` are those of `by_key`: its loads are taken for rows too.
     """
     check_frame(df)
-    instances = checked_instances(instances)
+    asked = asked_instances(instances, may_split=True)
     rows_per_file = checked_whole(rows_per_file, "rows_per_file", 1, 2**53)
     given, names = named(key, "key"), key_names(df, key)
     _check_columns(df, given)
@@ -64,11 +65,11 @@ def write_by_key(
         raise StreamingMismatch("write_by_key writes a batch: use it inside foreachBatch")
     require(df.sparkSession, Feature.REPARTITION_BY_ID, by="write_by_key", remedy="Place whole keys with by_key(slot=None)")
     spread = what_spreads(df, names) if spread_on is None else spread_on
-    kept = memory(df, remember, names, instances, mapping=mapping, by="write_by_key")
+    kept = memory(df, remember, names, asked, mapping=mapping, by="write_by_key")
     if mapping is None:
-        learn = partial(learn_mapping, df, key=key, instances=instances, tolerance_pct=tolerance_pct, seed=seed)
+        learn = partial(learn_mapping, df, key=key, instances=asked, tolerance_pct=tolerance_pct, seed=seed)
         mapping = kept.mapping(learn)
-    check_mapping(mapping, df, names, instances)
+    check_mapping(mapping, df, names, asked)
     if spread:
         planned = file_split(mapping, rows_per_file)
     else:

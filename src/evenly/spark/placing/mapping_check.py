@@ -12,6 +12,7 @@ import re
 from pyspark.sql import DataFrame
 
 from evenly.errors import InvalidParameter
+from evenly.instances import Auto
 from evenly.keys.mapping import Mapping
 from evenly.spark.keyed.keys import last_part, type_names
 
@@ -21,7 +22,7 @@ _WIDER = ("tinyint", "smallint", "int", "bigint")
 _DECIMAL = re.compile(r"\bdecimal\((\d+),(-?\d+)\)")
 
 
-def check_mapping(mapping: Mapping, df: DataFrame, names: tuple[str, ...], instances: int) -> None:
+def check_mapping(mapping: Mapping, df: DataFrame, names: tuple[str, ...], instances: int | Auto) -> None:
     """Refuse a mapping that is not for the key columns `names` of `df`, as `key_names` spells them, or not for `instances`."""
     check_is(mapping, Mapping)
     check_fit(mapping, names, type_names(df, names), instances)
@@ -35,13 +36,13 @@ def check_is(mapping: object, *kinds: type) -> None:
         raise InvalidParameter(f"mapping must be a {wanted}, got {told}: {kinds[0].__name__}.load(path) reads a saved one")
 
 
-def check_fit(mapping: Mapping, names: tuple[str, ...], types: tuple[str, ...], instances: int) -> None:
+def check_fit(mapping: Mapping, names: tuple[str, ...], types: tuple[str, ...], instances: int | Auto) -> None:
     """As `check_mapping`, for key columns of these names and types."""
     if mapping.ids != "xxhash64":
         raise InvalidParameter(
             "this mapping was not learnt on Spark, so its ids are not those of Spark's keys: use learn_mapping(df, ...)"
         )
-    if mapping.instances != instances:
+    if not isinstance(instances, Auto) and mapping.instances != instances:
         raise InvalidParameter(
             f"the mapping is for {mapping.instances} instances, not for {instances}: learn one for {instances}, and use it on "
             "every side of a join"

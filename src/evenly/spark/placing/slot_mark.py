@@ -13,9 +13,13 @@ MARK = "evenly.slot"
 _PLAIN = own_name("slot")
 
 
-def marked(df: DataFrame, slot: str, key: tuple[str, ...], window: str | None = None, mapping: str | None = None) -> DataFrame:
-    """`df` with its slot column marked, so that plans over it can be read; `mapping` is the identity of the one it is of."""
+def marked(
+    df: DataFrame, slot: str, key: tuple[str, ...], window: str | None = None, mapping: str | None = None, chosen: str = ""
+) -> DataFrame:
+    """`df` with its slot column marked, so that plans over it can be read; `mapping` is the identity of the one it is of, and
+    `chosen` says why there are so many instances, if that was chosen."""
     told = {"key": list(key), "window": window} | ({} if mapping is None else {"mapping": mapping})
+    told |= {"chosen": chosen} if chosen else {}
     mark = {MARK: json.dumps(told)}
     if "." not in slot and "`" not in slot:
         return df.withMetadata(slot, mark)
@@ -38,3 +42,8 @@ def placing_key(fields: StructType, slot: str) -> tuple[str, ...]:
     """The key that the slot of this name was made for, as its mark says; none without a mark."""
     mark = (fields[slot].metadata or {}).get(MARK)
     return tuple(json.loads(mark)["key"]) if mark else ()
+
+
+def why_chosen(mark: str) -> str:
+    """Why there are so many instances, as a mark says it."""
+    return str(json.loads(mark).get("chosen", ""))

@@ -16,12 +16,14 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from evenly.errors import InvalidParameter, StreamingMismatch
+from evenly.instances import Auto
 from evenly.kernels.types import F64
 from evenly.keys.expectation import Weighed
 from evenly.keys.keeping import keeping
 from evenly.keys.mapping import Mapping
 from evenly.remembered import PastRun, Subject, Use
 from evenly.spark.jvm.outcomes import await_outcome
+from evenly.spark.keyed.choosing import over_slots
 from evenly.spark.keyed.keys import type_names
 from evenly.spark.placing.mapping_check import check_fit
 from evenly.spark.placing.own_columns import own_name
@@ -67,8 +69,8 @@ class KeyMemory(Memory):
     the next call learns anew. A mapping decides where rows go, never what comes out.
     """
 
-    def __init__(self, spark: Any, remember: Where, subject: Subject, *, by: str) -> None:
-        self._spark, self._subject = spark, subject
+    def __init__(self, spark: Any, remember: Where, subject: Subject, *, by: str, asked: int | Auto) -> None:
+        self._spark, self._subject, self._asked = spark, subject, asked
         self._store = Store(spark, remember, subject, by=by)
         self._begun: Begun | None = None
 
@@ -81,8 +83,8 @@ class KeyMemory(Memory):
 
         def usable(content: str) -> None:
             found = Mapping.from_json(content, source=f"what is remembered in {self._store.path}")
-            check_fit(found, self._subject.columns, self._subject.types, self._subject.instances)
-            made.append(found)
+            check_fit(found, self._subject.columns, self._subject.types, self._asked)
+            made.append(over_slots(self._spark, self._asked, found) if isinstance(self._asked, Auto) else found)
 
         self._begun = self._store.begun(fresh, usable)
         return made[-1]
@@ -100,7 +102,7 @@ class KeyMemory(Memory):
                 mapping = _handed_out[place] = self.mapping(learn)
                 return mapping
         try:
-            check_fit(mapping, names, types, self._subject.instances)
+            check_fit(mapping, names, types, self._asked)
         except InvalidParameter as error:
             raise InvalidParameter(
                 f"{self._store.path} gave slots to rows of this application already, and two sides of a join need those of one "
@@ -147,7 +149,7 @@ def memory(
     df: DataFrame,
     remember: Where | None,
     names: tuple[str, ...],
-    instances: int,
+    instances: int | Auto,
     *,
     mapping: object,
     by: str,
@@ -172,7 +174,7 @@ def key_memory(
     remember: Where,
     names: tuple[str, ...],
     types: tuple[str, ...],
-    instances: int,
+    instances: int | Auto,
     *,
     mapping: object,
     by: str,
@@ -186,7 +188,8 @@ def key_memory(
             f"{by} remembers nothing of a stream, whose keys must have the same slots whenever its query starts: use "
             "stream_by_key, which keeps the mapping beside the checkpoint"
         )
-    return KeyMemory(df.sparkSession, remember, Subject(use, names, types, instances), by=by)
+    number = 0 if isinstance(instances, Auto) else instances
+    return KeyMemory(df.sparkSession, remember, Subject(use, names, types, number), by=by, asked=instances)
 
 
 def with_told(rows: DataFrame, instance: Column, size: int) -> DataFrame:

@@ -18,7 +18,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from evenly.errors import CheckpointMismatch, DamagedData, EvenlyError
+from evenly.checks import checked_instances
+from evenly.errors import CheckpointMismatch, DamagedData, EvenlyError, InvalidParameter
 from evenly.keys.mapping import Mapping
 from evenly.sealed import opened, sealed
 from evenly.spark.jvm.hadoop_files import Folder
@@ -94,13 +95,18 @@ class MappingStore:
         """
         if not self._folder.has(_LOG):
             if self.begun():
-                raise CheckpointMismatch(
-                    f"the query of checkpoint {self._checkpoint.path} has begun, but {self._folder.path}/{_LOG} is missing, so "
-                    "nobody knows where its keys are: restore that folder from a backup, or start with a new checkpoint"
-                )
+                self.check_logged()
             self.versions = ()
             return self.versions
         return self._logged()
+
+    def check_logged(self) -> None:
+        """Refuse a checkpoint whose log of mappings is missing."""
+        if not self._folder.has(_LOG):
+            raise CheckpointMismatch(
+                f"the query of checkpoint {self._checkpoint.path} has begun, but {self._folder.path}/{_LOG} is missing, so "
+                "nobody knows where its keys are: restore that folder from a backup, or start with a new checkpoint"
+            )
 
     def _logged(self) -> tuple[Version, ...]:
         content = self._read_log()
@@ -282,6 +288,18 @@ class MappingStore:
             f"{self._folder.path}/{name} is missing or damaged ({why}): restore it from a backup, or start with a new "
             "checkpoint. The query was not started, because its keys would not find their state"
         )
+
+
+def begun_instances(spark: SparkSession, checkpoint: str) -> int | None:
+    """How many instances the query of a checkpoint was begun with; None if it has not begun."""
+    store = MappingStore(spark, checkpoint, Placement((), 1, ""))
+    if not store.begun():
+        return None
+    store.check_logged()
+    try:
+        return checked_instances(store._read_log()["instances"])  # noqa: SLF001 - its own module
+    except (LookupError, InvalidParameter) as error:
+        raise store._damaged(_LOG, f"it does not say how many instances: {error}") from error  # noqa: SLF001
 
 
 def _version(entry: dict[str, Any]) -> Version:

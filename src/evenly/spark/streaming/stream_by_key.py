@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
@@ -11,8 +12,8 @@ from pathlib import Path
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from evenly.checks import checked_instances
 from evenly.errors import EvenlyError, InvalidParameter, StreamingMismatch, UnknownColumn
+from evenly.instances import Auto, Instances, asked_instances, choose_instances
 from evenly.keys.controller import DriftController
 from evenly.keys.dkg import DKG
 from evenly.keys.mapping import Mapping
@@ -20,6 +21,7 @@ from evenly.spark.features import Feature, require
 from evenly.spark.frames import check_frame, check_new_column
 from evenly.spark.jvm.hadoop_files import Folder
 from evenly.spark.jvm.java_errors import Py4JError
+from evenly.spark.jvm.session_slots import session_slots
 from evenly.spark.keyed.keys import Key, key_names, type_names
 from evenly.spark.placing.canary import check_slots_lead
 from evenly.spark.placing.mapping_check import check_is, check_same_types
@@ -27,11 +29,12 @@ from evenly.spark.streaming.changing import recover_move
 from evenly.spark.streaming.first_look import can_look, first_look
 from evenly.spark.streaming.kept_rows import kept_promises
 from evenly.spark.streaming.keyed_query import KeyedQuery
-from evenly.spark.streaming.mapping_store import MappingStore, Placement
+from evenly.spark.streaming.mapping_store import MappingStore, Placement, begun_instances
 from evenly.spark.streaming.query_settings import QuerySettings, Trigger
 from evenly.spark.streaming.starting import Build, Pipeline
 from evenly.spark.streaming.waiting import forgotten_end
 
+_LOG = logging.getLogger(__name__)
 _CHANGE_S, _MOVE_S = 2.0, 5.0
 """How long a change of the mapping is taken to last before one was timed: for new windows, and where state is moved."""
 _STARTS: dict[str, threading.RLock] = {}
@@ -43,7 +46,7 @@ def stream_by_key(
     build: Build,
     *,
     key: Key,
-    instances: int,
+    instances: Instances,
     checkpoint: str | Path,
     trigger: Trigger | None = None,
     query_name: str | None = None,
@@ -75,6 +78,8 @@ def stream_by_key(
 
     - `trigger` (what `writeStream.trigger` takes) and `query_name` are set on the writer at every start, over a trigger or name
       that `build` has set; without them, those of `build` stay. The checkpoint is always `checkpoint`.
+    - `instances="auto"` takes as many as the session has slots at the first start (or as `mapping` has). The number is kept
+      beside the checkpoint with the mapping, and every later start has it, on however many cores.
     - `window` names a column that `functions.window` made; then group by the window, the key and the slot. A new mapping
       serves windows that have not begun, and no state is moved. Without it a change moves the state of some keys.
     - `rows` may be several DataFrames with key columns of the same names and types, for a join of streams: `build` gets as
@@ -87,14 +92,17 @@ def stream_by_key(
       force; without windows it moves at most `budget_pct` percent of the load at a time.
     """
     frames = tuple(rows) if isinstance(rows, (list, tuple)) else (rows,)
+    if not frames:
+        raise InvalidParameter("rows has no DataFrame: give one, or several for a join")
     for df in frames:
         check_frame(df, "rows")
     if not callable(build):
         raise InvalidParameter(f"build must be a function from placed rows to a DataStreamWriter, got {build!r}")
-    placement = _checked_placement(frames, key, instances, slot, window)
     if mapping is not None:
         check_is(mapping, Mapping)
     spark = frames[0].sparkSession
+    number = _number(frames, instances, mapping, checkpoint, trigger, query_name)
+    placement = _checked_placement(frames, key, number, slot, window)
     require(spark, Feature.FOLDERS, by="stream_by_key", remedy="Use a classic session")
     if controller:
         require(spark, Feature.TOP_K, by="the controller of stream_by_key", remedy="Give controller=False")
@@ -150,10 +158,33 @@ def _starting(spark: SparkSession, checkpoint: str) -> threading.RLock:
         return _STARTS.setdefault(Folder(spark, checkpoint).resolved("evenly"), threading.RLock())
 
 
+def _number(
+    frames: tuple[DataFrame, ...],
+    instances: Instances,
+    mapping: Mapping | None,
+    checkpoint: str | Path,
+    trigger: Trigger | None,
+    query_name: str | None,
+) -> int:
+    """How many instances: as asked for, or those that the checkpoint was begun with, whatever slots there are now."""
+    asked = asked_instances(instances)
+    if not isinstance(asked, Auto):
+        return asked
+    spark = frames[0].sparkSession
+    require(spark, Feature.FOLDERS, by="stream_by_key", remedy="Use a classic session")
+    at = QuerySettings.checked(frames[0], checkpoint, trigger, query_name).checkpoint
+    begun = begun_instances(spark, at)
+    if begun is not None:
+        _LOG.info("%d instances: checkpoint %s was begun with them", begun, at)
+        return begun
+    if mapping is not None:
+        return mapping.instances
+    found = choose_instances(session_slots(spark))
+    _LOG.info("%s", found)
+    return found.number
+
+
 def _checked_placement(frames: tuple[DataFrame, ...], key: Key, instances: int, slot: str, window: str | None) -> Placement:
-    if not frames:
-        raise InvalidParameter("rows has no DataFrame: give one, or several for a join")
-    instances = checked_instances(instances)
     names = [_names(df, key, which) for which, df in enumerate(frames, 1)]
     types = [type_names(df, found) for df, found in zip(frames, names, strict=True)]
     for which, other in enumerate(types[1:], 2):

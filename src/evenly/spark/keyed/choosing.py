@@ -1,0 +1,55 @@
+"""`instances="auto"` of keyed calls: what the session and a mapping tell the decision, and what follows from its answer."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import Any
+
+from evenly.checks import MAX_INSTANCES
+from evenly.instances import Auto, ChosenInstances, MeasuredTimes, choose_instances
+from evenly.keys.mapping import Mapping
+from evenly.keys.resizing import heaviest_share, placeable, resized
+from evenly.spark.jvm.session_slots import session_slots
+
+_LOG = logging.getLogger(__name__)
+
+
+def usual_instances(spark: Any, asked: int | Auto) -> int:
+    """How many instances to learn for: as many as asked for, or as slots."""
+    return asked if isinstance(asked, int) else min(session_slots(spark).number, MAX_INSTANCES)
+
+
+def chosen_for(
+    spark: Any,
+    asked: Auto,
+    mapping: Mapping,
+    *,
+    rows: float | None,
+    times: MeasuredTimes | None = None,
+    most: int = MAX_INSTANCES,
+) -> ChosenInstances:
+    """The number of instances for keys like those that `mapping` was learnt from, logged.
+
+    Slots are asked for again when learning is over: executors of an application that has just begun have registered by then.
+    """
+    found = choose_instances(
+        session_slots(spark),
+        keys=(placeable(mapping) or None) if asked.few_keys_count else None,
+        heaviest=heaviest_share(mapping),
+        rows=rows,
+        times=times,
+        may_split=asked.may_split,
+        most=most,
+    )
+    _LOG.info("%s", found)
+    return found
+
+
+def over_slots(spark: Any, asked: Auto, mapping: Mapping) -> Mapping:
+    """A mapping that was learnt earlier, for the slots of today: dealt out anew if it is for others, and nothing is read.
+
+    Raises `InvalidParameter` if its buckets are too coarse for as many instances as are wanted now.
+    """
+    found = chosen_for(spark, asked, mapping, rows=float(mapping.fitted_loads.sum()))
+    return replace(resized(mapping, found.number), chosen=found.why)
