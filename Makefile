@@ -12,7 +12,7 @@ FAULTS := faults-$(SEED)-$(SCHEDULES).json
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-long lint test-unit test-spark test-browser test-old-spark test-kafka test-wheel test-faults bench-micro bench-spark bench-groups bench-controller bench-times bench-hot-key bench-joins bench-writing bench-remember \
-	bench-emission bench-word-count bench-outbox bench-dataflow bench-flows bench-examples bench-shuffle bench-cost bench-keys bench-stage bench-streaming bench-drift bench-diagnosis bench-plan papers recorded lock format clean
+	bench-emission bench-word-count bench-outbox bench-dataflow bench-flows bench-examples bench-shuffle bench-cost bench-keys bench-stage bench-streaming bench-state bench-drift bench-diagnosis bench-plan papers recorded lock format clean
 
 help: ## Explain every target
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -111,6 +111,9 @@ bench-stage: $(READY) recorded ## Measure a grouped function on recorded keys in
 
 bench-streaming: $(READY) recorded ## Measure stateful streaming queries on recorded keys in the folder EVENLY_DATA
 	$(BIN)/python benchmarks/streaming_keys.py "$(EVENLY_DATA)"
+
+bench-state: $(READY) ## Measure a Python state for each of 10,000 and 100,000 keys a batch, beside transformWithState and applyInPandasWithState (STATE="--keys 10000")
+	$(BIN)/python benchmarks/stream_state.py $(STATE)
 
 bench-drift: $(READY) recorded ## Measure the drift controller on recorded keys in the folder EVENLY_DATA
 	$(BIN)/python benchmarks/streaming_drift.py "$(EVENLY_DATA)"

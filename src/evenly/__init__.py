@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from evenly.spark.session import local_session
     from evenly.spark.streaming.keyed_query import KeyedQuery
     from evenly.spark.streaming.running_query import RunningQuery
+    from evenly.spark.streaming.stream_apply_by_key import stream_apply_by_key
     from evenly.spark.streaming.stream_by_key import stream_by_key
     from evenly.spark.streaming.waiting import await_any_termination
     from evenly.spark.worker_errors import worker_errors
@@ -93,6 +94,7 @@ __all__ = [
     "send",
     "split_by_key",
     "stream_apply_by_cost",
+    "stream_apply_by_key",
     "stream_by_key",
     "stream_send",
     "worker_errors",
@@ -144,6 +146,7 @@ _ON_SPARK = {
     "stream_send": "evenly.spark.sending.stream_send",
     "split_by_key": "evenly.spark.keyed.split",
     "stream_apply_by_cost": "evenly.spark.costs.stream_apply_by_cost",
+    "stream_apply_by_key": "evenly.spark.streaming.stream_apply_by_key",
     "stream_by_key": "evenly.spark.streaming.stream_by_key",
     "worker_errors": "evenly.spark.worker_errors",
     "write_by_key": "evenly.spark.keyed.write_by_key",

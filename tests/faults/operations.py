@@ -42,6 +42,7 @@ OPERATIONS = {
     "stream_window": Operation(streamed.window, streamed.windows),
     "stream_join": Operation(streamed.join, streamed.meetings),
     "stream_move": Operation(streamed.count, keyed.groups, keyed.only_groups),
+    "stream_apply": Operation(streamed.apply, keyed.groups, keyed.only_groups),
     "stream_cost": Operation(streamed.cost, costed.every_row),
     "stream_send": Operation(streamed.send, sent.bodies),
     "stream_flow": Operation(streamed.flow, flowed.every_sink),

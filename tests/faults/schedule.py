@@ -31,12 +31,12 @@ BATCH = (
 )
 STREAMS = (
     *("stream_count", "stream_dedup", "stream_window", "stream_join", "stream_move"),
-    *("stream_cost", "stream_send", "stream_flow"),
+    *("stream_cost", "stream_send", "stream_flow", "stream_apply"),
 )
 OPERATIONS = (*BATCH, *STREAMS)
-LATER: tuple[str, ...] = ()
+LATER: tuple[str, ...] = ("stream_apply",)
 """Operations that joined when the others had been run: their seeds come after all others', which mean what they meant."""
-STATEFUL = ("stream_count", "stream_dedup", "stream_window", "stream_join", "stream_move")
+STATEFUL = ("stream_count", "stream_dedup", "stream_window", "stream_join", "stream_move", "stream_apply")
 
 ANYWHERE = ("executor", "worker", "python", "driver", "exception", "exit", "stop")
 """Faults at the n-th call: kill -9 of a process, an exception, os._exit, SIGSTOP and SIGCONT of the executor."""
@@ -224,6 +224,9 @@ def draw(seed: int) -> Schedule:
     )
     if operation == "stream_move":
         options = replace(options, change_at=chance.choice((1, 1, 2)))
+    if operation == "stream_apply":
+        options = replace(options, change_at=chance.choice((0, 1, 2)))
+        settings = replace(settings, store="rocksdb" if settings.store == "hdfs" else settings.store)
     options = _known(options, operation)
     if options.other_type:
         shape = replace(shape, key="int")  # the other side's is long

@@ -170,6 +170,37 @@ def count(work: Work) -> Rows:
     return [tuple(row) for row in {row[0]: row[1:] for row in written(work)}.values()]
 
 
+def start_apply(work: Work, rows: DataFrame) -> Any:
+    moments, options = work.moments, work.schedule.options
+
+    def totals(_key: tuple[Any, ...], rows: list[Any], state: Any) -> tuple[list[Any], Any]:
+        moments.call("work")
+        first, n, total = state or (rows[0].row, 0, 0)
+        kept = min(first, *(row.row for row in rows)), n + len(rows), total + sum(row.v for row in rows)
+        return [(max(row.g for row in rows), *kept)], kept
+
+    def write(results: DataFrame) -> Any:
+        return results.writeStream.foreachBatch(lambda batch, number: work.keep(f"out-{number:05d}.json", listed(batch)))
+
+    return evenly.stream_apply_by_key(
+        rows,
+        totals,
+        "g int, first long, n long, total long",
+        key=work.key,
+        state="first long, n long, total long",
+        instances=work.instances,
+        checkpoint=work.folder / "checkpoint",
+        write=write,
+        controller=options.controller,
+        look=options.look,
+    )
+
+
+def apply(work: Work) -> Rows:
+    run(work, start_apply)
+    return [tuple(row) for row in {row[0]: row[1:] for row in written(work)}.values()]
+
+
 def start_dedup(work: Work, rows: DataFrame) -> Any:
     def build(placed: DataFrame) -> Any:
         return _writer(work, placed.dropDuplicates([*key_names(work.schedule.shape), "slot"]).select("g"), "append")

@@ -1,6 +1,6 @@
 """A driver that counts visits with `stream_by_key` and is killed at a named step: the program of test_streaming_kill.py.
 
-python killed_driver.py FOLDER (window|moved) STEP
+python killed_driver.py FOLDER (window|moved|states) STEP
 
 It takes the files of FOLDER/staged one by one, changes the mapping after the first, and goes on. At STEP it and all that it has
 started are killed; at the step "none" it ends by itself and prints what its state looks like.
@@ -50,23 +50,13 @@ def main(folder: Path, kind: str, fatal: str) -> None:
 
     mapping_store.reached = state_migration.reached = reached
     settings = {"spark.sql.session.timeZone": "UTC"}
-    if kind == "moved":
+    if kind != "window":
         settings["spark.sql.streaming.stateStore.providerClass"] = ROCKSDB
     spark = local_session("killed", slots=2, memory="512m", settings=settings)
     rows = spark.readStream.schema("user string, ts timestamp").option("maxFilesPerTrigger", 1).parquet(str(folder / "in"))
     if kind == "window":
         rows = rows.withWatermark("ts", "30 minutes").withColumn("window", F.window("ts", "10 minutes"))
-    first = DKG.automatic(INSTANCES, ids="xxhash64").mapping(columns=("user",))
-    query = evenly.stream_by_key(
-        rows,
-        counts,
-        key="user",
-        instances=INSTANCES,
-        checkpoint=folder / "checkpoint",
-        window="window" if kind == "window" else None,
-        mapping=first,
-        controller=False,
-    )
+    query = started(rows, kind, folder, counts, write)
     query.processAllAvailable()
     changed = fatal in ("none", "written")
     for staged in sorted((folder / "staged").iterdir()):
@@ -77,12 +67,27 @@ def main(folder: Path, kind: str, fatal: str) -> None:
             query.change_mapping(replace(query.mapping, buckets=turned))
             changed = True
     query.stop()
-    sys.stdout.write(json.dumps(told(spark, folder, query)) + "\n")
+    versions = {"versions": [version.number for version in query.versions]}
+    sys.stdout.write(json.dumps(versions if kind == "states" else {**told(spark, folder, query), **versions}) + "\n")
     spark.stop()
 
 
+def started(rows, kind, folder, counts, write):
+    options = {"key": "user", "instances": INSTANCES, "checkpoint": folder / "checkpoint", "controller": False}
+    if kind == "states":
+        sink = {"write": lambda results: results.writeStream.foreachBatch(write), "look": False}
+        return evenly.stream_apply_by_key(rows, seen, "user string, count long", state="count long", **sink, **options)
+    first = DKG.automatic(INSTANCES, ids="xxhash64").mapping(columns=("user",))
+    return evenly.stream_by_key(rows, counts, window="window" if kind == "window" else None, mapping=first, **options)
+
+
+def seen(key, rows, state):
+    count = (state["count"] if state else 0) + len(rows)
+    return [(*key, count)], (count,)
+
+
 def told(spark, folder, query):
-    """The state rows, those that no mapping in force has on their instance, and the versions."""
+    """The state rows, and those that no mapping in force has on their instance."""
     state = spark.read.format("statestore").load(current_checkpoint(spark, folder / "checkpoint"))
     found = state.select(key_id(("key.user",)).alias("id"), "partition_id", "value.count").collect()
     ids = np.array([row.id for row in found], np.int64).view(np.uint64)
@@ -94,7 +99,6 @@ def told(spark, folder, query):
         "groups": len(found),
         "rows": int(sum(row["count"] for row in found)),
         "misplaced": int(np.count_nonzero(~fits)),
-        "versions": [version.number for version in query.versions],
     }
 
 

@@ -15,6 +15,7 @@ DRIVER = Path(__file__).with_name("killed_driver.py")
 STEPS = {
     "window": ("written", "proposed", "enforced"),
     "moved": ("exchanged", "moved", "enforced"),
+    "states": ("written", "moved"),
 }
 
 
@@ -45,7 +46,7 @@ def last_counts(folder, keys):
     return batches.groupby(keys, dropna=False)["count"].max().to_dict()
 
 
-@pytest.mark.parametrize("kind", ["window", pytest.param("moved", marks=pytest.mark.long)])
+@pytest.mark.parametrize("kind", ["window", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("moved", "states"))])
 def test_a_killed_driver_goes_on_as_if_nothing_had_happened(tmp_path, kind):
     rows = stage(tmp_path, len(STEPS[kind]) + 4)
     for step in STEPS[kind]:
@@ -64,6 +65,9 @@ def test_a_killed_driver_goes_on_as_if_nothing_had_happened(tmp_path, kind):
     expected = rows.assign(window=window).groupby(keys, dropna=False).size().to_dict()
     found = last_counts(tmp_path, keys)
     assert {repr(key): count for key, count in found.items()} == {repr(key): count for key, count in expected.items()}
+    if kind == "states":
+        assert told["versions"] == [1, 2]
+        return
     assert told["groups"] > 30
     assert told["misplaced"] == 0
     if kind == "moved":

@@ -32,9 +32,10 @@ from pyspark import SparkFiles, cloudpickle
 import evenly
 from evenly.errors import WrongPython
 from evenly.spark.features import Found
-from evenly.spark.shipping import opening
+from evenly.spark.shipping import opening, processing
 from evenly.spark.shipping.archive import worker_archive
 from evenly.spark.shipping.installed import found_by_new_pythons
+from evenly.spark.shipping.processing import LoadedProcessor
 from evenly.spark.worker_errors import worker_errors
 from evenly.worker.looking import LOOKED, looked
 
@@ -48,7 +49,8 @@ _VERSION = "import sys; print('%d.%d' % sys.version_info[:2])"
 _QUESTION = f"{_VERSION}; import numpy, pyarrow; from importlib.util import find_spec; print(find_spec('pandas') is not None)"
 _PATIENCE_S = 120
 
-cloudpickle.register_pickle_by_value(opening)  # type: ignore[no-untyped-call]
+for by_value in (opening, processing):
+    cloudpickle.register_pickle_by_value(by_value)  # type: ignore[no-untyped-call]
 
 
 @dataclass
@@ -75,6 +77,12 @@ def on_workers(spark: Any, function: Callable[..., Any], *, pandas: bool = False
     return _OnWorkers(function, _workers(spark, pandas=pandas).archive)
 
 
+def processor_on_workers(spark: Any, processor: object, states: str, schema: str) -> LoadedProcessor:
+    """`processor` for `transformWithState`, with one list of states of this name and schema."""
+    archive = _workers(spark, pandas=False).archive
+    return LoadedProcessor(states, schema, _OnWorkers(processor, archive).loading())  # type: ignore[arg-type] # sent alike
+
+
 class _OnWorkers:
     """A function that is pickled as a call of `opened`. To Spark it looks like the function itself."""
 
@@ -87,8 +95,12 @@ class _OnWorkers:
         return self._function(*args)
 
     def __reduce__(self) -> tuple[Any, ...]:
+        return opening.opened, self.loading()
+
+    def loading(self) -> tuple[str, str | None, str, bytes]:
+        """What `opened` is called with."""
         payload = cloudpickle.dumps(self._function)  # type: ignore[no-untyped-call]
-        return opening.opened, (evenly.__version__, self._archive, str(evenly.__file__), payload)
+        return evenly.__version__, self._archive, str(evenly.__file__), payload
 
 
 def _workers(spark: Any, *, pandas: bool) -> _Workers:

@@ -41,22 +41,22 @@ def rows_of(batch: pa.RecordBatch, kind: type[Row]) -> Iterator[Row]:
 def values_of(column: pa.Array) -> list[Any]:
     """The values of a column."""
     values: list[Any] = column.to_pylist()
-    convert = _converter(column.type)
+    convert = converter(column.type)
     return values if convert is None else [None if value is None else convert(value) for value in values]
 
 
-def _converter(kind: pa.DataType) -> _Convert | None:
+def converter(kind: pa.DataType) -> _Convert | None:
     """What turns Arrow's Python values into Spark's; None where they are the same already."""
     if pa.types.is_struct(kind):
         names = [field.name for field in kind]
-        inner = [_maybe(_converter(field.type)) for field in kind]
+        inner = [_maybe(converter(field.type)) for field in kind]
         made = row_class(names)
         return lambda value: tuple.__new__(made, [each(value[name]) for name, each in zip(names, inner, strict=True)])
     if pa.types.is_map(kind):
-        of_key, of_item = _maybe(_converter(kind.key_type)), _maybe(_converter(kind.item_type))
+        of_key, of_item = _maybe(converter(kind.key_type)), _maybe(converter(kind.item_type))
         return lambda pairs: {of_key(key): of_item(item) for key, item in pairs}
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        each = _converter(kind.value_type)
+        each = converter(kind.value_type)
         return None if each is None else lambda values: [None if value is None else each(value) for value in values]
     return None
 

@@ -41,6 +41,16 @@ reached: Callable[[str], None] = _nothing
 """Called with the name of each step of a change as it is reached. Tests replace it to end the process there."""
 
 
+def has_begun(checkpoint: Folder) -> bool:
+    """Whether the query of a checkpoint was ever started: only then may there be state, now or as soon as rows come.
+
+    Spark writes `metadata` at the start, and offsets with the first rows. A query that waits for rows may be one of
+    another application.
+    """
+    logs = ("offsets", "commits", lineage.LINEAGES)
+    return checkpoint.has("metadata") or any(checkpoint.child(name).names() for name in logs)
+
+
 @dataclass(frozen=True)
 class Placement:
     """What a checkpoint is bound to: state keyed in one way cannot be read in another."""
@@ -211,13 +221,8 @@ class MappingStore:
             )
 
     def begun(self) -> bool:
-        """Whether the query was ever started: only then may there be state under a mapping, now or as soon as rows come.
-
-        Spark writes `metadata` at the start, and offsets with the first rows. A query that waits for rows may be one of
-        another application.
-        """
-        logs = ("offsets", "commits", lineage.LINEAGES)
-        return self._checkpoint.has("metadata") or any(self._checkpoint.child(name).names() for name in logs)
+        """Whether the query was ever started."""
+        return has_begun(self._checkpoint)
 
     def _is_unchanged(self) -> bool:
         """Whether the log is what this one last read or wrote."""

@@ -1,0 +1,63 @@
+"""What a worker must know of a query with a state for each key: its columns, and how states are written down."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import pyarrow as pa
+
+from evenly.worker.results import Shape
+
+Timeout = Literal["processing", "event"]
+"""Which clock deadlines are read on: the time at which batches begin, or the watermark."""
+
+NEVER = 2**63 - 1
+"""The deadline of a key that has none."""
+_ID, _DEADLINE = pa.field("id", pa.int32()), pa.field("deadline", pa.int64())
+
+
+def as_written(schema: pa.Schema) -> pa.Schema:
+    """A schema with types that have one form on disk: whether a session has Spark use Arrow's large types does not count."""
+    return pa.schema([field.with_type(_as_written(field.type)) for field in schema])
+
+
+def _as_written(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_as_written(field.type)) for field in kind])
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return pa.list_(kind.value_field.with_type(_as_written(kind.value_type)))
+    if pa.types.is_map(kind):
+        return pa.map_(_as_written(kind.key_type), kind.item_field.with_type(_as_written(kind.item_type)))
+    return {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}.get(kind, kind)
+
+
+@dataclass(frozen=True)
+class StateLayout:
+    """Rows come with the user's `columns` first, then what makes up the key as far as it is no column, and then the key's id.
+
+    `sent` is what Spark calls these, `keys` are the places of the key's values among them, `key` their names and types, and
+    `state` is what a key's state has. `mark` stands for key and state in what is written down: what another layout wrote is
+    refused, and never read as if it were ours.
+    """
+
+    columns: pa.Schema
+    sent: tuple[str, ...]
+    keys: tuple[int, ...]
+    key: pa.Schema
+    state: Shape
+    results: Shape
+    timeout: Timeout | None
+    mark: bytes
+
+    @cached_property
+    def entry(self) -> pa.Schema:
+        """The columns of states that are written down: id, deadline (where there are any), key and state."""
+        key = [pa.field(f"key{at}", field.type) for at, field in enumerate(self.key)]
+        state = [pa.field(f"state{at}", field.type) for at, field in enumerate(self.state.schema)]
+        return pa.schema([*self.before_key, *key, *state])
+
+    @property
+    def before_key(self) -> list[pa.Field]:
+        return [_ID] if self.timeout is None else [_ID, _DEADLINE]
