@@ -1,14 +1,13 @@
 """One Spark session for all tests that need one."""
 
-import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 from visiting import ROCKSDB, Visits
 
 import quick_java
+import quick_python
 from evenly.spark.session import local_session
 
 PARTITIONS = 8
@@ -17,17 +16,14 @@ PARTITIONS = 8
 # Drivers that are killed and the campaign of faults run with the default.
 IN_PROCESS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
-# On the path of Python workers: a folder of its own, for they are not to find the tests.
-READY_WORKERS = Path(__file__).parents[1] / "ready_workers"
-
 # Every name of Java that a test uses is looked up once.
 quick_java.look_up_names_once()
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    with pytest.MonkeyPatch.context() as started:
-        started.setenv("PYTHONPATH", str(READY_WORKERS), prepend=os.pathsep)
+    with pytest.MonkeyPatch.context() as environment:
+        quick_python.find_daemon(environment)
         session = local_session(
             "evenly tests",
             slots=2,
@@ -36,7 +32,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
                 "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
                 "spark.sql.session.timeZone": "UTC",
                 "spark.sql.streaming.checkpointFileManagerClass": IN_PROCESS,
-                "spark.python.daemon.module": READY_WORKERS.name,
+                "spark.python.daemon.module": quick_python.DAEMON,
             },
         )
     yield session
