@@ -15,6 +15,8 @@ from evenly.spark.java import provide_java
 HOSTS = ("127.0.0.2", "127.0.0.3", "127.0.0.4")
 TOKEN = "EVENLY_FAULTS_CAMPAIGN"
 """The variable by which all processes of a campaign are known."""
+DAEMON = "EVENLY_FAULTS_DAEMON"
+"""The variable that names a daemon of Python workers to take for Spark's own."""
 _PATIENCE_S = 300.0
 
 

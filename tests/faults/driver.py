@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import faulthandler
 import json
+import os
 import signal
 import sys
 import traceback
@@ -19,7 +20,7 @@ from pyspark.sql import SparkSession
 import quick_java
 from evenly.errors import EvenlyError
 from faults import left_behind
-from faults.cluster import environment
+from faults.cluster import DAEMON, environment
 from faults.operations import OPERATIONS
 from faults.schedule import Schedule, Settings
 from faults.work import Restart, Rows, Work
@@ -56,6 +57,8 @@ def session(master: str, cores: str, speculation: str, folder: Path) -> SparkSes
         "spark.sql.streaming.stateStore.maintenanceInterval": MAINTENANCE,
         "spark.sql.streaming.stateStore.minDeltasForSnapshot": "2",
     }
+    if DAEMON in os.environ:
+        settings["spark.python.daemon.module"] = os.environ[DAEMON]
     builder = SparkSession.Builder().master(master).appName("faults")
     for name, value in settings.items():
         builder = builder.config(name, value)

@@ -7,7 +7,8 @@ import pytest
 pytest.importorskip("pyspark", reason="the campaign needs PySpark")
 pytest.importorskip("psutil", reason="processes of a cluster are found with psutil")
 
-from faults.cluster import NoCluster
+import quick_python
+from faults.cluster import DAEMON, NoCluster
 from faults.runner import Runner
 from faults.schedule import covering, draw
 
@@ -17,12 +18,15 @@ SEEDS = [schedule.seed for schedule in covering(map(draw, range(300)))]
 
 @pytest.fixture(scope="module")
 def runner(tmp_path_factory):
-    try:
-        running = Runner(tmp_path_factory.mktemp("campaign"))
-    except NoCluster as error:
-        pytest.skip(str(error))
-    with running:
-        yield running
+    with pytest.MonkeyPatch.context() as inherited:
+        quick_python.find_daemon(inherited)
+        inherited.setenv(DAEMON, quick_python.DAEMON)
+        try:
+            running = Runner(tmp_path_factory.mktemp("campaign"))
+        except NoCluster as error:
+            pytest.skip(str(error))
+        with running:
+            yield running
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -7,6 +7,7 @@ from pyspark.sql import SparkSession
 from visiting import ROCKSDB, Visits
 
 import quick_java
+import quick_python
 from evenly.spark.session import local_session
 
 PARTITIONS = 8
@@ -21,16 +22,19 @@ quick_java.look_up_names_once()
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    session = local_session(
-        "evenly tests",
-        slots=2,
-        settings={
-            "spark.sql.shuffle.partitions": str(PARTITIONS),
-            "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
-            "spark.sql.session.timeZone": "UTC",
-            "spark.sql.streaming.checkpointFileManagerClass": IN_PROCESS,
-        },
-    )
+    with pytest.MonkeyPatch.context() as environment:
+        quick_python.find_daemon(environment)
+        session = local_session(
+            "evenly tests",
+            slots=2,
+            settings={
+                "spark.sql.shuffle.partitions": str(PARTITIONS),
+                "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
+                "spark.sql.session.timeZone": "UTC",
+                "spark.sql.streaming.checkpointFileManagerClass": IN_PROCESS,
+                "spark.python.daemon.module": quick_python.DAEMON,
+            },
+        )
     yield session
     session.stop()
 

@@ -3,6 +3,7 @@
 import json
 import sys
 
+import connected_costs
 import pandas as pd
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -34,7 +35,7 @@ def main() -> None:
     provide_java()
     spark = SparkSession.builder.remote("local[2]").getOrCreate()
     try:
-        sys.stdout.write(json.dumps(told(spark)) + "\n")
+        sys.stdout.write(json.dumps({"by key": told(spark), "by cost": connected_costs.told(spark)}) + "\n")
     finally:
         spark.stop()
 

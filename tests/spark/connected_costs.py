@@ -1,17 +1,17 @@
-"""What `test_connect.py` runs in a process of its own, which then serves Connect sessions only."""
+"""What `connected.py` does by cost."""
 
-import json
 import os
 import sys
 from pathlib import Path
 
 import numpy as np
-from pyspark.sql import SparkSession
+from pyspark import cloudpickle
 
 import evenly
 from evenly.costs import CostMeter
 from evenly.errors import FunctionFailed
-from evenly.spark.java import provide_java
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import tests
 
 ROWS = 600
 
@@ -28,15 +28,6 @@ def deadly(row):
 
 def failing(row):
     raise KeyError(row.id)
-
-
-def main() -> None:
-    provide_java()
-    spark = SparkSession.builder.remote("local[2]").getOrCreate()
-    try:
-        sys.stdout.write(json.dumps(told(spark)) + "\n")
-    finally:
-        spark.stop()
 
 
 def told(spark):
@@ -75,7 +66,3 @@ def told(spark):
     except FunctionFailed as error:
         results["failed"] = str(error)
     return results
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,5 +1,7 @@
 """Cost models that tests write down instead of measuring: what is asserted must not depend on the clock."""
 
+from functools import cache
+
 import numpy as np
 from pyspark import TaskContext
 
@@ -10,12 +12,17 @@ KINDS_MS = {0: 40, 1: 20, 2: 8, 3: 2, 4: 1}
 
 def model_of(spark, costs_s, expression="kind", kind="int", times=50):
     """A model that has seen every key often enough to believe its cost."""
-    keys = spark.createDataFrame([(key,) for key in costs_s], f"key {kind}")
-    ids = {row.key: row.id for row in keys.selectExpr("key", "xxhash64(key) as id").collect()}
+    ids = _ids(spark, tuple(costs_s), kind)
     meter = CostMeter()
     for key, cost_s in costs_s.items():
         meter.add(np.full(times, ids[key]), np.full(times, cost_s))
     return CostModel((expression,)).learn(meter.report(instance=0))
+
+
+@cache
+def _ids(spark, keys, kind):
+    hashed = spark.createDataFrame([(key,) for key in keys], f"key {kind}").selectExpr("key", "xxhash64(key) as id")
+    return {row.key: row.id for row in hashed.collect()}
 
 
 def kinds_model(spark):

@@ -11,21 +11,22 @@ import pytest
 pytest.importorskip("grpc", reason="Spark Connect needs pip install 'evenly[connect]'")
 
 
-def ran(script, folder):
-    """What a script says on a Connect session. All are in this file, so that one server at a time has the port."""
+@pytest.fixture(scope="module")
+def both(tmp_path_factory):
+    """What a script says on a Connect session, of operations by key and by cost: one server is started for them all."""
     # A classic session of this process would have its own settings in the environment; the server is to start from none.
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
     environment["PYSPARK_PYTHON"] = sys.executable
     environment["PYTHONWARNINGS"] = "ignore"
-    path = Path(__file__).with_name(script)
-    done = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=900, env=environment, cwd=folder)
+    command, folder = [sys.executable, Path(__file__).with_name("connected.py")], tmp_path_factory.mktemp("connect")
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900, env=environment, cwd=folder)
     assert done.returncode == 0, done.stderr[-4000:]
     return json.loads(done.stdout.splitlines()[-1])
 
 
-@pytest.fixture(scope="module")
-def told(tmp_path_factory):
-    return ran("connected.py", tmp_path_factory.mktemp("connect"))
+@pytest.fixture
+def told(both):
+    return both["by key"]
 
 
 def test_the_session_is_one_of_spark_connect(told):
@@ -73,8 +74,8 @@ def test_what_needs_a_classic_session_says_so(told):
     assert "through Spark Connect" in told["classic only"]
 
 
-def test_apply_by_cost_works_on_connect(tmp_path):
-    told = ran("connected_costs.py", tmp_path)
+def test_apply_by_cost_works_on_connect(both):
+    told = both["by cost"]
     assert told["session"].startswith("pyspark.sql.connect")
     assert told["learnt"]
     assert told["reused"]

@@ -1,6 +1,7 @@
 """Mappings learnt on Spark."""
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F
 
@@ -16,7 +17,7 @@ from evenly.streams import zipf
 @pytest.fixture(scope="module")
 def skewed(spark):
     keys = zipf(1.0, 2_000).draw(200_000, seed=5)
-    return spark.createDataFrame([(int(key),) for key in keys], "key bigint").repartition(6).persist()
+    return spark.createDataFrame(pa.table({"key": keys})).repartition(6).persist()
 
 
 def rows_on_instances(df, instances):
@@ -28,7 +29,7 @@ def rows_on_instances(df, instances):
 
 
 def test_learning_on_spark_equals_learning_in_python_when_every_row_is_read(skewed):
-    ids = np.array([row[0] for row in skewed.select(F.xxhash64("key")).collect()], np.int64).view(np.uint64)
+    ids = skewed.select(F.xxhash64("key")).toArrow().column(0).to_numpy().view(np.uint64)
     expected = DKG.automatic(8, ids="xxhash64").fit_ids(ids).mapping(8)
     learnt = evenly.learn_mapping(skewed, key="key", instances=8, tolerance_pct=None)
     assert learnt.fitted_loads.sum() == ids.size
@@ -52,11 +53,9 @@ def test_a_sample_of_a_large_partition_estimates_every_load_without_bias(spark):
 
 def test_new_rows_are_in_the_range_that_held_back_rows_tell(spark, skewed):
     learnt = evenly.learn_mapping(skewed, key="key", instances=8)
-    new = zipf(1.0, 2_000).draw(200_000, seed=5)[::-1][:50_000]
+    new = zipf(1.0, 2_000).draw(200_000, seed=5)[::-1][:50_000].copy()
     low, high = learnt.expected_range_pct
-    ids = (
-        spark.createDataFrame([(int(key),) for key in new], "key bigint").select(F.xxhash64("key")).toPandas().to_numpy()[:, 0]
-    )
+    ids = spark.createDataFrame(pa.table({"key": new})).select(F.xxhash64("key")).toArrow().column(0).to_numpy()
     assert low <= imbalance_pct(instance_loads(learnt.assign_ids(ids.view(np.uint64)), 8)) <= high < 10.0
 
 

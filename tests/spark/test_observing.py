@@ -66,7 +66,7 @@ def test_what_is_told_beside_a_query_is_short_whatever_the_instances_and_exact_w
     assert len(json.dumps(told.asDict())) < (7_200 - 700 * (sides - 1)) / sides + 200
 
     rows, load = beside.read({"told_0": told, "another_0": told})
-    ids = np.array([row.id for row in skewed.collect()], np.int64)
+    ids = skewed.toArrow()["id"].to_numpy()
     exact = instance_loads(ids % instances, instances)
     assert rows.sum() == ROWS
     assert imbalance_pct(rows) == pytest.approx(imbalance_pct(exact))

@@ -18,8 +18,7 @@ from evenly.spark.placing.placement import with_instance, with_slot
 def mapping_for(df, key, instances, *, heavy=5):
     """A mapping that scatters buckets and gives the first few keys entries of their own."""
     names = key_names(df, key)
-    found = sorted(row[0] for row in df.select(key_id(names)).distinct().collect())
-    ids = np.array(found, np.int64).view(np.uint64)
+    ids = np.unique(df.select(key_id(names)).toArrow().column(0).to_numpy()).view(np.uint64)
     rng = np.random.default_rng(4)
     chosen = ids[:heavy]
     return names, Mapping(
@@ -35,15 +34,16 @@ def mapping_for(df, key, instances, *, heavy=5):
 
 
 def misplaced(df, names, mapping):
-    """How many keys are not in the partition of their instance, after a native shuffle by key and slot."""
+    """How many rows are not in the partition of their instance, after a native shuffle by key and slot."""
     placed = with_slot(df, mapping, names, "slot").repartition(mapping.instances, *names, "slot")
     return disagreements(placed.select(key_id(names).alias("id"), F.spark_partition_id().alias("at")), mapping)
 
 
 def disagreements(places, mapping):
-    found = places.distinct().collect()
-    ids = np.array([row.id for row in found], np.int64).view(np.uint64)
-    return int(np.count_nonzero(mapping.assign_ids(ids) != np.array([row.at for row in found])))
+    found = places.toArrow()
+    assert found.num_rows
+    ids = found["id"].to_numpy().view(np.uint64)
+    return int(np.count_nonzero(mapping.assign_ids(ids) != found["at"].to_numpy()))
 
 
 COLUMNS = {

@@ -5,10 +5,14 @@ import sys
 from pathlib import Path
 
 import known_costs
+import numpy as np
+import pyarrow as pa
 import pytest
+from arriving import arrive, held
 from known_costs import Placed, kinds_model, loads_ms
 from pyspark import cloudpickle
 from pyspark.errors import StreamingQueryException
+from pyspark.sql import Row
 
 import evenly
 from evenly.costs import CostScheduler, SchedulerState
@@ -33,9 +37,9 @@ class Stream:
 
     def add(self, rows=300, files=1):
         for _ in range(files):
-            new = self.spark.range(self.rows, self.rows + rows, numPartitions=1)
-            kind = "cast(case when id % 50 < 1 then 0 when id % 50 < 10 then 2 else 4 end as int)"
-            new.selectExpr("id", f"{kind} as kind").write.mode("append").parquet(self.input)
+            ids = np.arange(self.rows, self.rows + rows)
+            kind = np.select([ids % 50 < 1, ids % 50 < 10], [0, 2], 4).astype(np.int32)
+            arrive(self.input, pa.table({"id": ids, "kind": kind}))
             self.rows += rows
 
     def stream(self):
@@ -53,7 +57,7 @@ class Stream:
         return query
 
     def written(self):
-        return self.spark.read.parquet(self.output).collect()
+        return [Row(**row) for row in held(self.output).to_pylist()]
 
     def saved(self):
         return sorted(int(path.stem) for path in Path(self.checkpoint, "evenly", "costs").glob("[0-9]*.json"))

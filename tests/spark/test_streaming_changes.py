@@ -4,6 +4,7 @@ import logging
 import threading
 from pathlib import Path
 
+import numpy as np
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F
@@ -121,7 +122,7 @@ def test_a_key_that_is_a_field_is_followed(spark):
 
 
 def test_λ_is_of_what_partitions_have_read_where_an_earlier_stage_has_as_many(visits):  # noqa: PLC2401 - the measure's name
-    visits.add(users="if(id % 2 = 0, 7, cast(id % 100 as int))")
+    visits.add(users=lambda ids: np.where(ids % 2 == 0, 7, ids % 100))
     query = visits.run(
         lambda placed: placed.dropDuplicates(["ts"]).dropDuplicates(["user", "slot"]).writeStream.format("noop"),
         mapping=by_hash(),

@@ -1,9 +1,14 @@
 """Streams of visits by users of whom few have most, and what queries write of them: for tests of `stream_by_key`."""
 
+from collections import Counter
 from dataclasses import replace
+from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+from arriving import arrive, held
 from pyspark.sql import functions as F
 
 import evenly
@@ -32,12 +37,16 @@ class Visits:
         self.rows = 0
         Path(self.input).mkdir()
 
-    def add(self, rows=3_000, *, files=1, users="cast(pow(200, rand(5)) as int)"):
+    def add(self, rows=3_000, *, files=1, users=None):
         """Rows of one second each after those that are there, of users of whom few have most rows."""
         for _ in range(files):
-            new = self.spark.range(self.rows, self.rows + rows, numPartitions=1)
-            user, ts = f"if(id % 29 = 0, null, concat('u', {users})) as user", f"timestamp_seconds(id + {BEGIN}) as ts"
-            new.selectExpr(user, ts).write.mode("append").parquet(self.input)
+            ids = np.arange(self.rows, self.rows + rows)
+            known = ids[ids % 29 != 0]
+            drawn = _skewed(self.spark)[: known.size] if users is None else users(known)
+            user = np.full(rows, None)
+            user[known - self.rows] = [f"u{one}" for one in drawn]
+            ts = pa.array((ids + BEGIN) * 1_000_000, pa.timestamp("us", "UTC"))
+            arrive(self.input, pa.table({"user": pa.array(user, pa.string()), "ts": ts}))
             self.rows += rows
 
     def stream(self):
@@ -48,12 +57,17 @@ class Visits:
 
     def written(self, *keys):
         """The last count of every group."""
-        last = self.spark.read.parquet(self.output).groupBy(*keys).agg(F.max("count"))
-        return sorted((tuple(row) for row in last.collect()), key=repr)
+        last = {}
+        for row in held(self.output).select([*keys, "count"]).to_pylist():
+            group = tuple(_window(row[key]["start"], row[key]["end"]) if key == "window" else row[key] for key in keys)
+            last[group] = max(last.get(group, 0), row["count"])
+        return last
 
     def expected(self, *keys):
-        rows = self.spark.read.schema(SCHEMA).parquet(self.input).withColumn("window", F.window("ts", "10 minutes"))
-        return sorted((tuple(row) for row in rows.groupBy(*keys).count().collect()), key=repr)
+        rows = held(self.input)
+        seconds = rows["ts"].cast(pa.int64()).to_numpy() // 1_000_000
+        columns = {"user": rows["user"].to_pylist(), "window": [_window_of(int(second)) for second in seconds]}
+        return dict(Counter(zip(*(columns[key] for key in keys), strict=True)))
 
     def counts(self, *keys):
         """A pipeline that counts, as `stream_by_key` takes it."""
@@ -80,6 +94,22 @@ class Visits:
         finally:
             query.stop()
         return query
+
+
+@cache
+def _skewed(spark):
+    """Whose rows they are, one after the other: few users have most."""
+    return [row[0] for row in spark.range(10_000, numPartitions=1).selectExpr("cast(pow(200, rand(5)) as int)").collect()]
+
+
+def _window(start, end):
+    """Times of Parquet, which are of UTC whether or not they say so."""
+    return tuple(moment.replace(tzinfo=None).isoformat() for moment in (start, end))
+
+
+def _window_of(second):
+    start = second // 600 * 600
+    return _window(*(datetime.fromtimestamp(moment, UTC) for moment in (start, start + 600)))
 
 
 def by_hash():
