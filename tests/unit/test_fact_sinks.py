@@ -28,7 +28,10 @@ def end(run="a", **parts):
 
 @pytest.fixture
 def teller():
-    return Teller("run-1", kind="keyed", name="visits", clock=lambda: 12.5)
+    made = Teller(kind="keyed", clock=lambda: 12.5)
+    made.begin("run-1", "visits", instances=4)
+    made._recent.clear()
+    return made
 
 
 def test_lines_are_appended_and_a_restart_goes_on_after_a_line_that_was_cut(tmp_path, teller):
@@ -143,6 +146,17 @@ def test_keys_are_named_only_where_names_are_allowed(teller):
     assert len(digests) == 1
     assert digests.pop().startswith("#")
     assert list(teller.recent) == hidden
+
+
+def test_what_is_told_before_the_beginning_follows_it():
+    teller = Teller(kind="cost", clock=iter([5.0, 9.0, 10.0]).__next__)
+    teller.tell("batch", batch=lambda _: Batch(number=0))
+    assert teller.recent == ()
+    teller.begin("run", None, instances=2)
+    assert [(fact.event, fact.run, fact.name, fact.time) for fact in teller.recent] == [
+        ("start", "run", "", 9.0),
+        ("batch", "run", "", 5.0),
+    ]
 
 
 def test_the_end_is_told_once(teller):

@@ -184,24 +184,40 @@ _HIDDEN, _NAMED = KeyLabels(), KeyLabels(names=True)
 class Teller:
     """One running thing, which tells records of itself: to all that `emit_to` has attached, and to `recent`.
 
-    `clock` says seconds since 1970. `tell` never raises: a record that cannot be made is one warning.
+    What it is told before `begin` says who it is waits for that. `clock` says seconds since 1970. No method raises: a record
+    that cannot be made is one warning.
     """
 
-    def __init__(self, run: str, *, kind: Kind, clock: Callable[[], float], name: str | None = None) -> None:
-        self.run, self.name, self.kind = run or name or kind, name or "", kind
+    def __init__(self, *, kind: Kind, clock: Callable[[], float]) -> None:
+        self.kind, self.run, self.name = kind, "", ""
         self._clock = clock
         self._recent: deque[Fact] = deque(maxlen=_RECENT)
-        self._ended = False
-        self._failed = False
+        self._early: list[Callable[[], None]] = []
+        self._begun = self._ended = self._failed = False
+        self._lock = threading.RLock()
 
     @property
     def recent(self) -> tuple[Fact, ...]:
         """The last 512 records, oldest first; keys are not named in them."""
-        while True:
-            try:
-                return tuple(self._recent)
-            except RuntimeError:  # another thread has added one meanwhile
-                continue
+        with self._lock:
+            return tuple(self._recent)
+
+    def begin(
+        self,
+        run: str,
+        name: str | None = None,
+        *,
+        mapping_version: int | None = None,
+        instances: int | None = None,
+        graph: Graph | None = None,
+    ) -> None:
+        """Tell the start of what `run` identifies, also after a restart, and all that waited for it."""
+        with self._lock:
+            self.run, self.name, self._begun = run, name or "", True
+            early, self._early = self._early, []
+            self.tell("start", mapping_version=mapping_version, instances=instances, graph=graph)
+            for told in early:
+                told()
 
     def tell(
         self,
@@ -215,24 +231,40 @@ class Teller:
         error: str = "",
     ) -> None:
         """Tell one record. `batch` makes that part, given how keys are called."""
+        time_s = self._clock()
+
+        def made(labels: KeyLabels) -> Fact:
+            return Fact(
+                time=time_s,
+                run=self.run,
+                name=self.name,
+                kind=self.kind,
+                event=event,
+                mapping_version=mapping_version,
+                instances=instances,
+                batch=None if batch is None else batch(labels),
+                decision=decision,
+                graph=graph,
+                error=error,
+            ).fitted()
+
+        with self._lock:
+            if self._begun:
+                self._put(made)
+            elif len(self._early) < _RECENT:
+                self._early.append(lambda: self._put(made))
+
+    def end(self, error: BaseException | None = None, *, mapping_version: int | None = None) -> None:
+        """Tell the end, once."""
+        with self._lock:
+            if self._ended:
+                return
+            self._ended = True
+            first = "" if error is None else next(iter(str(error).strip().splitlines()), type(error).__name__)
+            self.tell("end", mapping_version=mapping_version, error=first)
+
+    def _put(self, made: Callable[[KeyLabels], Fact]) -> None:
         try:
-            time_s = self._clock()
-
-            def made(labels: KeyLabels) -> Fact:
-                return Fact(
-                    time=time_s,
-                    run=self.run,
-                    name=self.name,
-                    kind=self.kind,
-                    event=event,
-                    mapping_version=mapping_version,
-                    instances=instances,
-                    batch=None if batch is None else batch(labels),
-                    decision=decision,
-                    graph=graph,
-                    error=error,
-                ).fitted()
-
             hidden = made(_HIDDEN)
             self._recent.append(hidden)
             named: Fact | None = None
@@ -244,10 +276,3 @@ class Teller:
             if not self._failed:
                 self._failed = True
                 _LOG.warning("%s: a record could not be made: %s: %s", self.run, type(failure).__name__, failure)
-
-    def end(self, error: BaseException | None = None, *, mapping_version: int | None = None) -> None:
-        """Tell the end, once."""
-        if not self._ended:
-            self._ended = True
-            first = "" if error is None else next(iter(str(error).strip().splitlines()), type(error).__name__)
-            self.tell("end", mapping_version=mapping_version, error=first)

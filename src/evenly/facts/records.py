@@ -50,6 +50,7 @@ class Queues(_Part, frozen=True, kw_only=True):
     policy: Annotated[str, Meta(description="the policy that chooses who sends next; empty: none")] = ""
     backlogs: Annotated[Loads | None, Meta(description="what waits in each queue, in rows")] = None
     may_send: Annotated[tuple[Instance, ...], Meta(max_length=64, description="queues that may send now")] = ()
+    unasked: Annotated[Count | None, Meta(description="rows of the batch that left without the policy's signal")] = None
 
 
 class Operator(_Part, frozen=True, kw_only=True):
