@@ -9,7 +9,7 @@ from jsonschema import Draft202012Validator
 from visiting import INSTANCES, by_hash, turned
 
 import evenly
-from evenly.errors import FunctionFailed
+from evenly.errors import DestinationFailed
 from evenly.facts.records import schema
 from waiting import until
 
@@ -136,7 +136,7 @@ def test_a_query_that_fails_tells_why(spark, tmp_path, told):
     spark.range(0, 4, 1, 1).write.parquet(str(tmp_path / "in"))
     rows = spark.readStream.schema("id long").parquet(str(tmp_path / "in"))
     query = evenly.stream_send(rows, to=lambda row: row.missing, checkpoint=tmp_path / "checkpoint", trigger=NOW)
-    with pytest.raises(FunctionFailed):
+    with pytest.raises(DestinationFailed):
         query.awaitTermination()
     until(lambda: told(event="end"), "the end was told")
     start, end = told(run=query.id)

@@ -17,12 +17,13 @@ from pyspark.sql.types import StructType, TimestampNTZType
 from evenly.errors import CheckpointMismatch
 from evenly.keys.mapping import Mapping
 from evenly.keys.query_instructions import Change
+from evenly.keys.versions import Version
 from evenly.spark.keyed.keys import quoted
 from evenly.spark.placing.slot_mark import slot_names
 from evenly.spark.state.migration import check_movable, migrate_state, recover
 from evenly.spark.state.reading import JOIN, operators, read_state
 from evenly.spark.streaming import mapping_store
-from evenly.spark.streaming.mapping_store import MappingStore, Version
+from evenly.spark.streaming.mapping_store import MappingStore
 
 _LOG = logging.getLogger(__name__)
 
