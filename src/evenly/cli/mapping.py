@@ -40,9 +40,7 @@ class _Checkpointed:
     def __init__(self, checkpoint: str) -> None:
         self.folder = local_folder(checkpoint, what="the checkpoint of a query of stream_by_key") / "evenly"
         if not (self.folder / LOG).is_file():
-            raise MissingFile(
-                f"{checkpoint} has no {LOG} in its folder evenly: give the checkpoint of a query of stream_by_key"
-            )
+            raise MissingFile(f"{checkpoint} has no evenly/{LOG}: give the checkpoint of a query of stream_by_key")
         self.log = VersionLog.from_json(self._read(LOG), source=str(self.folder / LOG))
 
     @property
