@@ -52,6 +52,7 @@ def test_a_keyed_query_tells_its_start_batches_change_and_end_and_goes_on_under_
     visits.add()
     second = visits.run(visits.counts("user"))
 
+    until(lambda: len(told(event="end")) == 2, "both ends were told")
     facts = told(kind="keyed")
     assert [fact.event for fact in facts] == [
         "start",

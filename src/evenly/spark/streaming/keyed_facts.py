@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from evenly.facts.emitting import Teller
+from evenly.facts.emitting import Teller, is_emitting
 from evenly.facts.labels import KeyLabels
 from evenly.facts.of_keys import keyed_batch
 from evenly.facts.records import Batch, Decision
@@ -13,7 +13,11 @@ from evenly.keys.controller import BatchLoad
 from evenly.keys.mapping import Mapping
 from evenly.keys.query_instructions import Change
 from evenly.keys.query_machine import QueryMachine
+from evenly.spark.streaming.carrying import Carrying
 from evenly.spark.streaming.mapping_store import MappingStore
+
+_LAST_S = 10.0
+"""How long the last batches of a query that was stopped are waited for, if records go anywhere."""
 
 
 class KeyedFacts:
@@ -91,6 +95,18 @@ class KeyedFacts:
             self.changed(None)
             failure = machine.failure or (None if error is None else RuntimeError(error))
             self.teller.end(failure, mapping_version=self._in_force)
+
+    def await_end(self, carrying: Carrying, run: int) -> None:
+        """The query has been stopped: its last batches reach the controller a moment later, and its end is told after them."""
+        if is_emitting():
+            carrying.heard(lambda: self._machine.drained >= run, quiet_s=_LAST_S)
+        self.ended(run)
+
+    def known(self, refusals: int) -> dict[str, object]:
+        """What can be said of the query's mapping in a few words."""
+        versions, placement = self._store.versions, self._store.placement
+        told = f"version {versions[-1].number} ({versions[-1].reason}), {len(versions) - 1} changes, {refusals} refused"
+        return {"instances": placement.instances, "mapping": told}
 
     @property
     def _in_force(self) -> int:

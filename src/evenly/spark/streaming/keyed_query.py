@@ -180,6 +180,7 @@ class KeyedQuery(RunningQuery):
                 return False
         left = _REPORT_S if deadline is None else deadline - time.monotonic()
         self._hear(lambda: self._machine.drained >= run, "the last batches", left)
+        self._facts.ended(run)
         return True
 
     @worker_errors()
@@ -216,11 +217,7 @@ class KeyedQuery(RunningQuery):
         return next(version for version in self._store.versions if version.number == number)
 
     def roll_back(self, version: int) -> Version:
-        """Bring the mapping of an earlier version in force again, as a new version: see `change_mapping`.
-
-        It is the mapping that goes back, never the state: that is moved to where this mapping looks for it. The controller may
-        change it again, if batches say that this pays; `controller=False` at the next start keeps it.
-        """
+        """Bring the mapping of an earlier version in force again, as a new one; the controller may change it again."""
         if version not in {it.number for it in self.versions}:
             raise InvalidParameter(f"there is no version {version!r} of the mapping: there are 1 to {self.versions[-1].number}")
         earlier, in_force = self._store.mapping(version), self.mapping
@@ -238,13 +235,11 @@ class KeyedQuery(RunningQuery):
         if not inside:
             query, run = self._between_changes()
             query.stop()
-            self._facts.ended(run)
+            self._facts.await_end(self._carrying, run)
             self._requests.end()
 
     def _known(self) -> dict[str, object]:
-        last, placement = self.versions[-1], self._store.placement
-        told = f"version {last.number} ({last.reason}), {len(self.changes)} changes, {len(self.refusals)} refused"
-        return super()._known() | {"instances": placement.instances, "mapping": told}
+        return super()._known() | self._facts.known(len(self.refusals))
 
     def _now(self) -> tuple[StreamingQuery, int]:
         with self._carrying.lock:

@@ -6,6 +6,7 @@ import time
 from contextlib import suppress
 from typing import Any
 
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
@@ -92,10 +93,16 @@ class RunningQuery:
     @worker_errors()
     def awaitTermination(self, timeout: float | None = None) -> bool:  # noqa: N802
         """Wait until the query ends, by `stop`, by itself or by an error, which is raised; False after `timeout` seconds."""
-        if timeout is None:
-            self._query.awaitTermination()
-            return True
-        return bool(self._query.awaitTermination(max(timeout, 0.001)))  # type: ignore[arg-type] # seconds need not be whole
+        try:
+            if timeout is None:
+                self._query.awaitTermination()
+            elif not self._query.awaitTermination(max(timeout, 0.001)):  # type: ignore[arg-type] # seconds need not be whole
+                return False
+        except PySparkException as error:
+            self._tell_end(own_error(error) or error)
+            raise
+        self._tell_end()
+        return True
 
     @worker_errors()
     def processAllAvailable(self) -> None:  # noqa: N802
@@ -105,6 +112,12 @@ class RunningQuery:
     def stop(self) -> None:
         """Stop the query. The same call with the same checkpoint starts it again."""
         self._query.stop()
+        self._tell_end(self.exception())
+
+    def _tell_end(self, error: BaseException | None = None) -> None:
+        """Spark tells it too, a moment later, which a script that ends now would not hear."""
+        for teller in self._tellers:
+            teller.end(error)
 
     def begin_telling(
         self,
