@@ -81,6 +81,36 @@ def test_any_record_is_one_line_of_at_most_10_000_bytes_that_is_read_back_and_fi
     VALID.validate(json.loads(line))
 
 
+def test_the_largest_records_fit():
+    text, most = "\x01" * 400, {"rows": 2**62, "busy_ms": 1e300 / 3, "busy_pct": 1e300 / 3, "duration_ms": 1e300 / 3}
+    operators = tuple(
+        Operator(name=text, role=text, planned_threads=2**62, planned_ms=1e300 / 3, imbalance_pct=1e300 / 3, **most)
+        for _ in range(90)
+    )
+    loads = Loads.of(np.full(256, 1e300) / 3)
+    batch = Batch(
+        number=2**62,
+        operator=text,
+        rows_by_instance=loads,
+        busy_ms_by_instance=loads,
+        heavy_keys=tuple(HeavyKey(key=text, share_pct=1e300 / 3, instance=9_999) for _ in range(40)),
+        operators=operators,
+        queues=Queues(policy=text, backlogs=loads, may_send=tuple(range(9_000, 9_200))),
+    )
+    graph = Graph(operators=operators, edges=tuple((at % 90, 7) for at in range(300)))
+    decision = Decision(what=text * 90, reason=text * 90)
+    common = {"time": 1e300 / 3, "run": text, "name": text, "kind": "flow"}
+    for parts in (
+        {"event": "batch", "batch": batch},
+        {"event": "start", "graph": graph},
+        {"event": "change", "decision": decision},
+        {"event": "end", "error": text * 9},
+    ):
+        line = Fact(**common, **parts).to_json()
+        assert len(line) <= MOST_BYTES
+        VALID.validate(json.loads(line))
+
+
 @pytest.mark.parametrize("instances", [1, 256, 257, 10_000])
 def test_loads_keep_the_total_and_the_busiest(instances):
     values = np.random.default_rng(3).integers(0, 1_000_000, instances).astype(float)

@@ -51,6 +51,16 @@ def test_lines_are_appended_and_a_restart_goes_on_after_a_line_that_was_cut(tmp_
     assert not is_emitting()
 
 
+def test_a_file_that_records_go_to_already_gets_each_once(tmp_path, teller):
+    with evenly.emit_to(tmp_path / "facts.jsonl") as first:
+        assert evenly.emit_to(f"{tmp_path}/./facts.jsonl") is first
+        with pytest.raises(InvalidParameter, match="already, with names=False: close that first"):
+            evenly.emit_to(tmp_path / "facts.jsonl", names=True)
+        teller.end()
+    assert len(evenly.read_facts(tmp_path / "facts.jsonl").facts) == 1
+    assert not is_emitting()
+
+
 def test_a_file_takes_at_most_twice_its_bytes_and_loses_only_the_oldest(tmp_path):
     path = tmp_path / "facts.jsonl"
     sink = evenly.JsonLines(path, most_bytes=100_000)

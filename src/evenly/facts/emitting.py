@@ -150,12 +150,24 @@ def emit_to(
         raise InvalidParameter(
             f"to must be a path, a logger, an object with write and close, or a function of a record, got {to!r}"
         )
+    if isinstance(sink, JsonLines) and (there := _attached_file(sink)) is not None:
+        sink.close()
+        if there.names != names:
+            raise InvalidParameter(f"records go to {sink.path} already, with names={there.names}: close that first")
+        return there
     made = Emitting(sink, names=names)
     with _lock:
         if not _attached:
             atexit.register(_close_all)
         _attached = (*_attached, made)
     return made
+
+
+def _attached_file(sink: JsonLines) -> Emitting | None:
+    """Who writes to the same file: a cell of a notebook that is run again is not to have every record written twice."""
+    path = sink.path.resolve()
+    found = (it for it in _attached if isinstance(it.sink, JsonLines) and it.sink.path.resolve() == path)
+    return next(found, None)
 
 
 def is_emitting() -> bool:

@@ -71,7 +71,7 @@ class Operator(_Part, frozen=True, kw_only=True):
 
 
 class Graph(_Part, frozen=True, kw_only=True):
-    """The operators of a dataflow and what leads where."""
+    """The operators of a dataflow, as they are planned, and what leads where."""
 
     operators: Annotated[tuple[Operator, ...], Meta(max_length=MOST_OPERATORS, description="at most 40")]
     edges: Annotated[
@@ -159,7 +159,7 @@ class Fact(_Part, frozen=True, kw_only=True, tag_field="version", tag=VERSION):
             name=short(self.name, NAME_BYTES),
             error=short(self.error, REASON_BYTES),
             batch=self.batch and _short_batch(self.batch),
-            decision=self.decision and replace(self.decision, reason=short(self.decision.reason, REASON_BYTES)),
+            decision=self.decision and _short_decision(self.decision),
             graph=self.graph and _short_graph(self.graph),
         )
         for reduce in (_summarise, _with_fewer_keys, _with_fewer_operators, _with_fewer_operators, _with_fewer_operators):
@@ -174,14 +174,25 @@ def _short_batch(batch: Batch) -> Batch:
     queues = batch.queues and replace(
         batch.queues, policy=short(batch.queues.policy, NAME_BYTES), may_send=batch.queues.may_send[:64]
     )
-    operators = tuple(replace(it, name=short(it.name, OPERATOR_BYTES)) for it in _busiest(batch.operators, MOST_OPERATORS))
+    busiest = _busiest(batch.operators, MOST_OPERATORS)
+    operators = tuple(replace(it, name=short(it.name, OPERATOR_BYTES), role=short(it.role, OPERATOR_BYTES)) for it in busiest)
     return replace(batch, operator=short(batch.operator, OPERATOR_BYTES), heavy_keys=keys, queues=queues, operators=operators)
+
+
+def _short_decision(decision: Decision) -> Decision:
+    return replace(decision, what=short(decision.what, OPERATOR_BYTES), reason=short(decision.reason, REASON_BYTES))
 
 
 def _short_graph(graph: Graph) -> Graph:
     kept = len(graph.operators[:MOST_OPERATORS])
     operators = tuple(
-        replace(it, name=short(it.name, OPERATOR_BYTES), role=short(it.role, OPERATOR_BYTES)) for it in graph.operators[:kept]
+        Operator(
+            name=short(it.name, OPERATOR_BYTES),
+            role=short(it.role, OPERATOR_BYTES),
+            planned_threads=it.planned_threads,
+            planned_ms=it.planned_ms,
+        )
+        for it in graph.operators[:kept]
     )
     edges = tuple(edge for edge in graph.edges if max(edge) < kept)[:MOST_EDGES]
     return Graph(operators=operators, edges=edges, left_out=graph.left_out + len(graph.operators) - kept)
