@@ -41,8 +41,8 @@ def test_whatever_happens_in_whatever_order():
         assert len(machine.refusals) <= REFUSALS_KEPT
         happened.update(world.counts)
     rare = {name: happened[name] for name in (
-        "Check", "StopRun", "Enforce", "Start", "Note", "EndRun", "Unwatch", "Wait", "Log", "Answer", "answered", "refused",
-        "in force though it raised", "failed alone", "ended alone", "interrupted",
+        "Check", "StopRun", "Enforce", "Start", "Note", "EndRun", "Unwatch", "Wait", "Log", "Refused", "Answer",
+        "answered", "refused", "in force though it raised", "failed alone", "ended alone", "interrupted",
     )}  # fmt: skip
     assert min(rare.values()) > 30, rare
 
@@ -129,8 +129,9 @@ def test_refusals_are_bounded_and_the_controller_hears_of_each():
     machine = running(controller)
     for number in range(REFUSALS_KEPT + 10):
         assert machine.batch_seen(1, number, *load(3, 1), None) == (do.Check(running=True),)
-        (said,) = machine.failed(ValueError(f"refusal {number}\nat length"))
+        said, refused = machine.failed(ValueError(f"refusal {number}\nat length"))
         assert said.message.endswith(f"(change): refusal {number}")
+        assert (refused.why, refused.change.reason) == (f"refusal {number}", "change")
     assert (len(machine.refusals), machine.refusals[0][:10]) == (REFUSALS_KEPT, "refusal 10")
     assert controller.refusals == REFUSALS_KEPT + 10
 
@@ -138,8 +139,10 @@ def test_refusals_are_bounded_and_the_controller_hears_of_each():
 def test_a_controller_that_breaks_ends_the_watching_and_not_the_query():
     controller = Controller(random.Random(0), breaks=1.0)
     machine = running(controller)
-    unwatch, said = sorted(machine.batch_seen(1, 0, *load(3, 1), None), key=lambda it: isinstance(it, do.Log))
-    assert (unwatch, said.level) == (do.Unwatch(), logging.ERROR)
+    told = {type(it): it for it in machine.batch_seen(1, 0, *load(3, 1), None)}
+    assert told.keys() == {do.Unwatch, do.Log, do.Refused}
+    assert (told[do.Log].level, told[do.Refused].change) == (logging.ERROR, None)
+    assert told[do.Refused].why == machine.refusals[0]
     assert machine.refusals == ("the controller has ended, and the mapping stays as it is: the controller is broken",)
     assert (machine.failure, machine.over, machine.watched) == (None, False, False)
     changed(machine)
