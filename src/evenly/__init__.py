@@ -18,6 +18,12 @@ if TYPE_CHECKING:
     from evenly.costs.model import CostModel
     from evenly.dataflow.builder import Flow
     from evenly.emission.destinations import HttpPost, NumberedRow, TcpLines
+    from evenly.facts.emitting import emit_to
+    from evenly.facts.reading import read_facts
+    from evenly.facts.records import Fact
+    from evenly.facts.sinks.json_lines import JsonLines
+    from evenly.facts.sinks.opentelemetry import OpenTelemetry
+    from evenly.facts.sinks.prometheus import Prometheus
     from evenly.keys.joins import JoinPlan
     from evenly.keys.mapping import Mapping
     from evenly.keys.split_mapping import SplitMapping
@@ -57,15 +63,19 @@ __all__ = [
     "CostModel",
     "CostWatch",
     "EvenlyError",
+    "Fact",
     "Flow",
     "FlowWatch",
     "GroupTimes",
     "HttpPost",
     "JoinPlan",
+    "JsonLines",
     "KeyedQuery",
     "Mapping",
     "Merging",
     "NumberedRow",
+    "OpenTelemetry",
+    "Prometheus",
     "RunningQuery",
     "SplitMapping",
     "TcpLines",
@@ -78,6 +88,7 @@ __all__ = [
     "check_placement",
     "diagnose_checkpoint",
     "diagnose_keys",
+    "emit_to",
     "explain",
     "failed_rows",
     "find_peak",
@@ -88,6 +99,7 @@ __all__ = [
     "placed_rows",
     "plan_join",
     "provide_java",
+    "read_facts",
     "recommend_cost_key",
     "run",
     "send",
@@ -104,14 +116,20 @@ __version__ = "0.1.0"
 _PLAIN = {
     "CallOptions": "evenly.costs.call_options",
     "CostModel": "evenly.costs.model",
+    "Fact": "evenly.facts.records",
     "Flow": "evenly.dataflow.builder",
     "GroupTimes": "evenly.costs.group_times",
     "HttpPost": "evenly.emission.destinations",
     "JoinPlan": "evenly.keys.joins",
+    "JsonLines": "evenly.facts.sinks.json_lines",
     "Mapping": "evenly.keys.mapping",
     "NumberedRow": "evenly.emission.destinations",
+    "OpenTelemetry": "evenly.facts.sinks.opentelemetry",
+    "Prometheus": "evenly.facts.sinks.prometheus",
     "SplitMapping": "evenly.keys.split_mapping",
     "TcpLines": "evenly.emission.destinations",
+    "emit_to": "evenly.facts.emitting",
+    "read_facts": "evenly.facts.reading",
 }
 _ON_SPARK = {
     "CostWatch": "evenly.spark.costs.watch",

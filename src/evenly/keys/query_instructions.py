@@ -73,6 +73,14 @@ class Log:
     message: str
 
 
+@dataclass(frozen=True, eq=False)
+class Refused:
+    """A change is not in force, and why; without a `change`, none ever will be."""
+
+    why: str
+    change: Change | None = None
+
+
 @dataclass(frozen=True)
 class Answer:
     """To who asked for a change: the version in force, or why it is not the one asked for."""
@@ -81,5 +89,5 @@ class Answer:
     error: BaseException | None
 
 
-Instruction = Check | StopRun | Enforce | Start | Note | EndRun | Unwatch | Wait | Log | Answer
+Instruction = Check | StopRun | Enforce | Start | Note | EndRun | Unwatch | Wait | Log | Refused | Answer
 Instructions = tuple[Instruction, ...]

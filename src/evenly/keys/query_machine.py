@@ -38,6 +38,7 @@ from evenly.keys.query_instructions import (
     Instructions,
     Log,
     Note,
+    Refused,
     Start,
     StopRun,
     Unwatch,
@@ -102,6 +103,10 @@ class QueryMachine:
     def refusals(self) -> tuple[str, ...]:
         """Why changes that the controller decided on are not in force, the last ones."""
         return tuple(self._refusals)
+
+    def version_of(self, run: int) -> int | None:
+        """The version that a run began under; None of one whose batches have all been seen."""
+        return self._versions.get(run)
 
     def batch_seen(self, run: int, number: int, rows: F64, load: BatchLoad, read: tuple[int, ...] | None) -> Instructions:
         """The report of a batch came. Reports come in the order of batches, maybe after the next run has been started."""
@@ -176,6 +181,7 @@ class QueryMachine:
         if self.watched and stateful and immovable is not None and not self._immovable_told:
             self._immovable_told = True
             self._refusals.append(immovable)
+            self._out.append(Refused(immovable))
             self._say(logging.WARNING, f"the mapping will stay as it is, whatever λ is: {immovable}")
         if self._stopping:
             self._out.append(EndRun())
@@ -272,6 +278,7 @@ class QueryMachine:
         self.over = self.over or self._stopping
         if change is not None and refusal is not None:
             self._say(logging.WARNING, f"a change of the mapping was refused ({change.reason}): {_first_line(refusal)}")
+            self._out.append(Refused(_first_line(refusal), change))
             if not change.asked:
                 self._refusals.append(str(refusal))
                 self._tell(lambda controller: controller.refused())
@@ -297,6 +304,7 @@ class QueryMachine:
         if self.watched and not self.over:
             told = f"the controller has ended, and the mapping stays as it is: {_first_line(error)}"
             self._refusals.append(told)
+            self._out.append(Refused(told))
             self._say(logging.ERROR, told)
         self._unwatch()
 

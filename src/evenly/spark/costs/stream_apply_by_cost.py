@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -16,6 +17,7 @@ from evenly.costs.report import may_fail_otherwise
 from evenly.errors import InvalidParameter, StreamingMismatch, WorkerDied
 from evenly.spark.costs.apply_by_cost import Costs, check_watch, chosen_key, loaded
 from evenly.spark.costs.cost_batches import CostBatches, RanBatch
+from evenly.spark.costs.cost_facts import CostFacts
 from evenly.spark.costs.options import CostKey, Objective, StageOptions
 from evenly.spark.costs.row_ids import with_id
 from evenly.spark.costs.skipped import failed_rows, good_rows
@@ -26,7 +28,7 @@ from evenly.spark.features import Feature, require
 from evenly.spark.frames import check_frame
 from evenly.spark.streaming.newest_run import NewestRun
 from evenly.spark.streaming.query_settings import QuerySettings, Trigger
-from evenly.spark.streaming.running_query import RunningQuery
+from evenly.spark.streaming.running_query import RunningQuery, teller_of
 
 _LOG = logging.getLogger(__name__)
 _HANDED_OVER = 3
@@ -103,8 +105,10 @@ def stream_apply_by_cost(
     store = CostStore(spark, settings.checkpoint)
     batches = CostBatches(stage, store, model or CostModel(expressions), called="stream_apply_by_cost")
     written = _Written(batches, sink, dead_letters, watch, NewestRun(spark, settings.checkpoint))
+    written.facts = CostFacts(teller_of("cost"), instances)
     writer = rows.writeStream.foreachBatch(written.run).option("checkpointLocation", settings.checkpoint)
-    return RunningQuery(settings.applied(writer).start())
+    query = RunningQuery(settings.applied(writer).start())
+    return query.begin_telling(spark, written.facts.teller, instances=instances)
 
 
 class _Written:
@@ -118,9 +122,11 @@ class _Written:
         self._sink = sink
         self._dead_letters = dead_letters
         self._watch = watch
+        self.facts: CostFacts | None = None
 
     def run(self, df: DataFrame, batch_id: int) -> None:
         """One batch: run, measured, handed to the sink, saved."""
+        begun_s = perf_counter()
         self._newest.begin()
         batch = self._batches.run(df, batch_id)
         try:
@@ -132,6 +138,8 @@ class _Written:
             batch.release()
         if self._watch is not None:
             self._watch.take(batch_id, batch.decision, batch.reports, batch.scheduler.model)
+        if self.facts is not None:
+            self.facts.batch(batch, perf_counter() - begun_s)
 
     def _hand_over(self, batch: RanBatch) -> None:
         """Give the results to the sink, and those that failed to the other: of one run, so that each row is in one of them.

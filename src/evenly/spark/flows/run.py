@@ -15,16 +15,19 @@ from evenly.dataflow.graph import Dataflow
 from evenly.dataflow.stages import Stage, stages_of
 from evenly.dataflow.tuning import Tuning
 from evenly.errors import InvalidParameter
+from evenly.facts.emitting import is_emitting
+from evenly.facts.of_flows import graph_of
 from evenly.planning.micro_batches import SparkPlan
 from evenly.spark.features import Feature, require
 from evenly.spark.flows.ends import check_free, check_sending, read
+from evenly.spark.flows.flow_facts import FlowFacts
 from evenly.spark.flows.frames import Frames
 from evenly.spark.flows.owning import check_paths
 from evenly.spark.flows.streaming import Asked, Streaming, write_sinks
 from evenly.spark.flows.watch import FlowWatch, Reports
 from evenly.spark.session import local_session
 from evenly.spark.streaming.query_settings import Trigger
-from evenly.spark.streaming.running_query import RunningQuery
+from evenly.spark.streaming.running_query import RunningQuery, teller_of
 
 
 def run(
@@ -109,7 +112,19 @@ def _run_once(
     sources = [one for one in flow.operators if one.kind == "source"]
     begun = {one.name: read(spark, flow, one, streaming=False) for one in sources}
     tuning = Tuning({} if plan is None else dict(plan.threads))
-    write_sinks(Frames(flow, stages, begun, reports=None if watch is None else Reports(), tuning=tuning), None, watch)
+    watch = FlowWatch() if watch is None and is_emitting() else watch
+    frames = Frames(flow, stages, begun, reports=None if watch is None else Reports(), tuning=tuning)
+    if watch is None:
+        write_sinks(frames, None, None)
+        return
+    teller = FlowFacts(teller_of("flow"), flow, plan, watch).teller
+    teller.begin(flow.name, flow.name, graph=graph_of(flow, plan))
+    try:
+        write_sinks(frames, None, watch)
+    except BaseException as error:
+        teller.end(error)
+        raise
+    teller.end()
 
 
 def checked_flow(

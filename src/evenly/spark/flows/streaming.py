@@ -17,6 +17,8 @@ from evenly.costs.model import CostModel
 from evenly.dataflow.ends import CONSOLE, FILES, REPLAY, SENT
 from evenly.dataflow.graph import Dataflow
 from evenly.dataflow.stages import Stage, only_source
+from evenly.facts.emitting import is_emitting
+from evenly.facts.of_flows import graph_of
 from evenly.planning.micro_batches import SparkPlan
 from evenly.spark.costs.cost_batches import CostBatches, RanBatch
 from evenly.spark.costs.options import StageOptions, checked_key
@@ -25,6 +27,7 @@ from evenly.spark.costs.store import CostStore
 from evenly.spark.flows.costed import costed_call, costed_rows
 from evenly.spark.flows.edge_mappings import EdgeMappings
 from evenly.spark.flows.ends import StreamBatch, check_columns, kept_of, read, sender_of, write
+from evenly.spark.flows.flow_facts import FlowFacts
 from evenly.spark.flows.frames import Frames, called_frame, default_instances
 from evenly.spark.flows.owning import claim, name_of_query, sweep
 from evenly.spark.flows.progress import Ended, ended, with_arrivals
@@ -32,7 +35,7 @@ from evenly.spark.flows.steering import Steering, capped
 from evenly.spark.flows.watch import FlowWatch, OfCosts, Reports
 from evenly.spark.streaming.newest_run import NewestRun
 from evenly.spark.streaming.query_settings import QuerySettings, Trigger
-from evenly.spark.streaming.running_query import RunningQuery
+from evenly.spark.streaming.running_query import RunningQuery, teller_of
 from evenly.spark.streaming.stream_by_key import stream_by_key
 from evenly.spark.worker_errors import worker_errors
 
@@ -76,9 +79,11 @@ class Streaming:
 
     def __init__(self, flow: Dataflow, stages: tuple[Stage, ...], spark: SparkSession, asked: Asked) -> None:
         self._flow, self._stages = flow, stages
-        self._watch = FlowWatch() if asked.watch is None and asked.replan else asked.watch
+        wanted = asked.replan or is_emitting()
+        self._watch = FlowWatch() if asked.watch is None and wanted else asked.watch
         self._source = only_source(flow)
-        plan = asked.plan
+        plan = self._plan = asked.plan
+        self._facts = None if self._watch is None else FlowFacts(teller_of("flow"), flow, plan, self._watch)
         usual = default_instances(spark)
         self.steering = Steering(flow, self._source, watch=self._watch, plan=plan, replan=asked.replan, usual_instances=usual)
         self._rows = read(spark, flow, capped(self._source, plan), streaming=True, pace=self.steering.pace_file)
@@ -129,6 +134,9 @@ class Streaming:
 
         if self._watch is not None:
             self._watch.begin(told, seconds_of(self._settings.trigger), lambda: query.isActive)
+        if self._facts is not None:
+            graph, name = graph_of(self._flow, self._plan), self._flow.name
+            query.begin_telling(self._rows.sparkSession, self._facts.teller, graph=graph, name=name)
         return query
 
     def _claim_folders(self) -> None:

@@ -54,6 +54,12 @@ class FlowWatch:
         self._changes: deque[Event] = deque(maxlen=_CHANGES)
         self._lock = threading.RLock()
         self._trigger_s: float | None = None
+        self._taken: Callable[[FlowBatch, dict[str, Instances]], None] | None = None
+        self._told: Callable[[Event], None] | None = None
+
+    def hand_on(self, taken: Callable[[FlowBatch, dict[str, Instances]], None], changed: Callable[[Event], None]) -> None:
+        """Have every batch told to `taken` when it has been written, and every change to `changed`."""
+        self._taken, self._told = taken, changed
 
     @property
     def batches(self) -> tuple[FlowBatch, ...]:
@@ -76,6 +82,8 @@ class FlowWatch:
     def changed(self, event: Event) -> None:
         """Something was changed, or what came of it is known."""
         self._changes.append(event)
+        if self._told is not None:
+            self._told(event)
 
     def verdict(self, plan: SparkPlan | None = None) -> Verdict:
         """Whether batches keep up, what broke if they do not, and each operator beside what a plan says of it."""
@@ -97,6 +105,9 @@ class FlowWatch:
                 self._missed.discard(number)
             self._batches.append(FlowBatch(number, seconds, measured(reports)))
             self._instances = by_instance(reports)
+            batch, instances = self._batches[-1], self._instances
+        if self._taken is not None:
+            self._taken(batch, instances)
 
     def _hear(self, *, final: bool = False) -> None:
         """What Spark tells of batches that have ended for good. `final`: what it does not tell now it never will."""

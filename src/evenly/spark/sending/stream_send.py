@@ -6,6 +6,7 @@ import json
 import uuid
 from collections.abc import Callable
 from pathlib import Path
+from time import perf_counter
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -14,6 +15,7 @@ from evenly.emission.destinations.delivery import Pacing, destination_of
 from evenly.emission.link.outgoing import UNSCHEDULED
 from evenly.emission.policies.base import Emission
 from evenly.errors import InvalidParameter, StreamingMismatch
+from evenly.facts.of_sending import sent_batch
 from evenly.spark.features import Feature, require
 from evenly.spark.frames import check_frame
 from evenly.spark.jvm.hadoop_files import Folder
@@ -23,7 +25,7 @@ from evenly.spark.sending.kept import KeptBatches
 from evenly.spark.sending.tasks import checked_sender, send_bodies
 from evenly.spark.state.lineage import query_id
 from evenly.spark.streaming.query_settings import QuerySettings, Trigger
-from evenly.spark.streaming.running_query import RunningQuery
+from evenly.spark.streaming.running_query import RunningQuery, teller_of
 
 _OUTPUT_MODES = ("append", "complete", "update")
 
@@ -81,7 +83,11 @@ def stream_send(
     if repeatable and known is not None:
         KeptBatches(spark, settings.checkpoint, in_turn=True).check_alone(known)
 
+    teller = teller_of("send")
+    paced = "" if policy == UNSCHEDULED else policy if isinstance(policy, str) else policy.name
+
     def send_batch(batch_rows: DataFrame, batch: int) -> None:
+        begun_s = perf_counter()
         session = batch_rows.sparkSession
         encoded = bodies(batch_rows, column)
         name = (sender or _query_id(session, settings.checkpoint)) + run
@@ -89,10 +95,14 @@ def stream_send(
             encoded = KeptBatches(session, settings.checkpoint, in_turn=True).rows(encoded, name, batch)
         elif any_order:
             encoded = in_one_order(encoded, BODY)
-        send_bodies(encoded, destination, pacing, sender=name, batch=batch)
+        tasks = send_bodies(encoded, destination, pacing, sender=name, batch=batch).tasks
+        seconds = perf_counter() - begun_s
+        rows, unasked = [task.rows for task in tasks], [task.unasked for task in tasks]
+        teller.tell("batch", batch=lambda _: sent_batch(batch, rows, unasked=unasked, policy=paced, seconds=seconds))
 
     writer = rows.writeStream.foreachBatch(send_batch).outputMode(output_mode)
-    return RunningQuery(settings.applied(writer).option("checkpointLocation", settings.checkpoint).start())
+    query = RunningQuery(settings.applied(writer).option("checkpointLocation", settings.checkpoint).start())
+    return query.begin_telling(spark, teller)
 
 
 def _query_id(session: SparkSession, checkpoint: str) -> str:

@@ -26,15 +26,17 @@ from evenly.keys.batches import Batch
 from evenly.keys.controller import DriftController
 from evenly.keys.mapping import Mapping
 from evenly.keys.query_machine import QueryMachine
+from evenly.spark.jvm.query_news import hear
 from evenly.spark.jvm.read_rows import ReadRows
 from evenly.spark.streaming import mapping_store
 from evenly.spark.streaming.carrying import Carrying, Event
 from evenly.spark.streaming.changing import bring_in_force, check_change
 from evenly.spark.streaming.kept_rows import KeptRows
+from evenly.spark.streaming.keyed_facts import KeyedFacts
 from evenly.spark.streaming.mapping_store import MappingStore, Version
 from evenly.spark.streaming.movable import REFUSALS, why_immovable, why_not_again
 from evenly.spark.streaming.observing import BatchReport, Observation, ProgressListener
-from evenly.spark.streaming.running_query import RunningQuery
+from evenly.spark.streaming.running_query import RunningQuery, teller_of
 from evenly.spark.streaming.starting import Pipeline
 from evenly.spark.streaming.waiting import forgotten_end
 from evenly.spark.worker_errors import own_error, worker_errors
@@ -72,6 +74,7 @@ class KeyedQuery(RunningQuery):
         self._machine = QueryMachine(version=last.number, effect_known=known, controller=controller)
         self._carrying = Carrying(self._machine, self._step)
         self._name = f"__evenly_{uuid.uuid4().hex}"
+        self._facts = KeyedFacts(teller_of("keyed"), store, self._machine)
         self._kept = KeptRows(pipeline.spark, pipeline.checkpoint)
         self._runs: dict[int, _Run] = {}
         self._told: queue.SimpleQueue[BatchReport | str | None] = queue.SimpleQueue()
@@ -85,6 +88,8 @@ class KeyedQuery(RunningQuery):
         except BaseException:
             self._unwatch()
             raise
+        self._tellers = (self._facts.teller,)
+        self._facts.begin(self.id, self.name)
         if controller is not None:
             threading.Thread(target=self._follow, name="evenly controller", daemon=True).start()
 
@@ -201,6 +206,7 @@ class KeyedQuery(RunningQuery):
         self._refuse_from_inside("change_mapping")
         self._look_for_the_end()
         answer = self._carrying.tell(partial(self._machine.change_asked, mapping, reason))
+        self._facts.ended(self._machine.run)
         if answer is not None and answer.error is not None:
             raise answer.error
         number = self._machine.version if answer is None else answer.version
@@ -214,8 +220,15 @@ class KeyedQuery(RunningQuery):
         inside = self._inside()
         self._carrying.tell(self._machine.stop_asked)
         if not inside:
-            query, _ = self._between_changes()
+            query, run = self._between_changes()
             query.stop()
+            self._facts.ended(run)
+
+    def _known(self) -> dict[str, object]:
+        version = self.versions[-1]
+        changes, refusals = len(self.changes), len(self.refusals)
+        told = f"version {version.number} ({version.reason}), {changes} changes, {refusals} refused"
+        return super()._known() | {"instances": self._store.placement.instances, "mapping": told}
 
     def _now(self) -> tuple[StreamingQuery, int]:
         with self._carrying.lock:
@@ -260,13 +273,17 @@ class KeyedQuery(RunningQuery):
                     self._query.stop()
                 mapping_store.reached("stopped")
                 return partial(machine.stopped, self._query.exception())
+            case do.Refused(why, change):
+                self._facts.refused(why, change)
             case do.Enforce(change):
                 refusal = bring_in_force(self._pipeline.spark, checkpoint, self._store, change)
+                self._facts.enforced(change)
                 return partial(machine.enforced, self._store.versions[-1].number, self.mapping, refusal)
             case do.Start():
                 return self._start()
             case do.Note(version, figures):
                 self._store.note(version, figures)
+                self._facts.noted(figures)
                 return machine.noted
         return None
 
@@ -287,6 +304,8 @@ class KeyedQuery(RunningQuery):
             name = f"{self._name}_{number}"
             observation = Observation(name, instances=instances, learner=self._learner, sides=sides)
         query, grouped = self._pipeline.start(self._store, observation)
+        progress = self._facts.plain_batch if self._learner is None else None
+        hear(query, spark, ended=partial(self._facts.ended, number, surely=True), progress=progress)
         told = "%s: started under version %d of its mapping (%s), %d instances, run %s"
         _LOG.info(told, checkpoint, version.number, version.reason, instances, query.runId)
         if observation is not None:
@@ -299,6 +318,7 @@ class KeyedQuery(RunningQuery):
                 self._runs[number] = _Run(query, observation, ReadRows(spark, query, instances, grouped.placed))
             stopped_at_s, self._stopped_at_s = self._stopped_at_s, None
             stood_s = None if stopped_at_s is None else time.monotonic() - stopped_at_s
+            self._facts.changed(stood_s)
             return self._machine.started(stateful=grouped.stateful, immovable=self._immovable, stood_s=stood_s)
 
         return started
@@ -318,6 +338,7 @@ class KeyedQuery(RunningQuery):
                 self._carrying.tell(partial(self._machine.ended, number, self._runs[number].query.exception()))
                 self._keep(now=True)
                 self._carrying.tell(partial(self._machine.all_seen, number))
+                self._facts.ended(number)
                 with self._carrying.lock:
                     self._runs = {at: run for at, run in self._runs.items() if at > number}
             return
@@ -327,6 +348,7 @@ class KeyedQuery(RunningQuery):
                 rows, load = seen[0], replace(seen[1], seconds=told.seconds)
                 read = run.read_rows.of(batch) if rows.sum() > 0.0 and batch > self._machine.handled else None
                 self._look_for_the_end()
+                self._facts.batch(number, batch, rows, load)
                 self._carrying.tell(partial(self._machine.batch_seen, number, batch, rows, load, read))
         self._keep()
 

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import time
+from contextlib import suppress
 from typing import Any
 
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
+from evenly.facts.emitting import Teller
+from evenly.facts.records import Fact, Graph, Kind
+from evenly.notebook import shown
+from evenly.spark.jvm.query_news import hear
 from evenly.spark.worker_errors import own_error, worker_errors
+
+
+def teller_of(kind: Kind) -> Teller:
+    """What tells records of a query, from its start on."""
+    return Teller(kind=kind, clock=time.time)
 
 
 class RunningQuery:
@@ -19,15 +31,22 @@ class RunningQuery:
 
     An error of ours that ended the query (a row on which your function failed, a destination that refused) is raised and
     returned as its class, from Spark's own; so `except evenly.errors.FunctionFailed` works. `query` is Spark's object.
+    `facts` are its last records (see `evenly.emit_to`).
     """
 
-    def __init__(self, query: StreamingQuery) -> None:
+    def __init__(self, query: StreamingQuery, teller: Teller | None = None) -> None:
         self._query = query
+        self._tellers: tuple[Teller, ...] = () if teller is None else (teller,)
 
     @property
     def query(self) -> StreamingQuery:
         """The query as Spark has it."""
         return self._query
+
+    @property
+    def facts(self) -> tuple[Fact, ...]:
+        """The last records that it has told of itself (512 of each kind), in the order of time; keys are not named."""
+        return tuple(sorted((fact for teller in self._tellers for fact in teller.recent), key=lambda fact: fact.time))
 
     @property
     def id(self) -> str:
@@ -86,3 +105,56 @@ class RunningQuery:
     def stop(self) -> None:
         """Stop the query. The same call with the same checkpoint starts it again."""
         self._query.stop()
+
+    def begin_telling(
+        self,
+        spark: SparkSession,
+        teller: Teller,
+        *,
+        instances: int | None = None,
+        graph: Graph | None = None,
+        name: str | None = None,
+    ) -> RunningQuery:
+        """Have `teller` tell its start, and its end when that comes. `name`: how it is called if the query has no name."""
+        if teller not in self._tellers:
+            self._tellers = (*self._tellers, teller)
+        teller.begin(self.id, self.name or name, instances=instances, graph=graph)
+        hear(self._query, spark, ended=lambda error: teller.end(None if error is None else RuntimeError(error)))
+        return self
+
+    def __repr__(self) -> str:
+        facts = self._known()
+        return f"<{type(self).__name__} {', '.join(f'{name}: {value}' for name, value in facts.items())}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows; it runs nothing."""
+        loads = {}
+        last = next((fact.batch for fact in reversed(self.facts) if fact.batch is not None), None)
+        if last is not None:
+            told = last.busy_ms_by_instance or last.rows_by_instance
+            what = "milliseconds busy" if last.busy_ms_by_instance is not None else "rows"
+            if told is not None and told.values:
+                loads[f"{what} of instances in batch {last.number}"] = told.values
+        return shown(type(self).__name__, self._known(), loads)
+
+    def _known(self) -> dict[str, object]:
+        """What can be said of it in a few words. A session that has gone says nothing more."""
+        known: dict[str, object] = {}
+        with suppress(Exception):
+            known["name"] = self.name or "none"
+            known["id"] = self.id
+            known["state"] = self._state()
+        last = next((fact.batch for fact in reversed(self.facts) if fact.batch is not None), None)
+        if last is not None:
+            known["last batch"] = f"{last.number}, {last.rows:,} rows"
+            if last.duration_ms is not None:
+                known["last batch"] = f"{known['last batch']}, {last.duration_ms / 1e3:.1f} s"
+            if last.imbalance_pct is not None:
+                known["λ"] = f"{last.imbalance_pct:.1f} %"
+        return known
+
+    def _state(self) -> str:
+        if self.isActive:
+            return "running"
+        error = self.exception()
+        return "ended" if error is None else f"ended by {next(iter(str(error).strip().splitlines()), type(error).__name__)}"

@@ -1,0 +1,1 @@
+"""Where records go: each of them a few lines."""

@@ -1,0 +1,81 @@
+"""Records as lines of a local file."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from evenly.errors import InvalidParameter, UnwritableFile
+from evenly.facts.records import MOST_BYTES, Fact
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+_LEAST_BYTES = 10 * MOST_BYTES
+
+
+class JsonLines:
+    """Appends every record to a file as one line of JSON.
+
+        evenly.emit_to(evenly.JsonLines("/data/facts.jsonl", most_bytes=10_000_000))
+
+    A line is written by one call, after those that are there: a restart goes on in the same file, and several processes may
+    write to it. A line that was cut off where its writer died is ended first, and readers leave it out. From `most_bytes` on
+    (64 MiB) the file is renamed to its name and `.1`, in the place of the one before, and begun anew: so it takes at most
+    twice that.
+
+    The path is one of this machine, or of a folder that is mounted here. Object stores cannot append: give `emit_to` a
+    function.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, most_bytes: int = 64 * 2**20) -> None:
+        told = os.fspath(path)
+        if not isinstance(told, str) or not told or "\0" in told or _SCHEME.match(told):
+            raise InvalidParameter(
+                f"the path of a local file is wanted, got {path!r}: elsewhere files cannot be appended to. Give emit_to a "
+                "function that sends each record"
+            )
+        if most_bytes < _LEAST_BYTES:
+            raise InvalidParameter(
+                f"most_bytes must be at least {_LEAST_BYTES:,}, ten of the largest records, got {most_bytes!r}"
+            )
+        self.path, self._most_bytes = Path(told), most_bytes
+        self._file, self._size = -1, 0
+        try:
+            self._open()
+        except OSError as error:
+            raise UnwritableFile(
+                f"{path} cannot be written ({error}): give a path in a folder that you may write to"
+            ) from error
+
+    def write(self, fact: Fact) -> None:
+        """Append one line."""
+        line = fact.to_json() + b"\n"
+        if self._file >= 0 and os.fstat(self._file).st_nlink == 0:
+            self.close()  # it was removed
+        if self._file < 0:
+            self._open()
+        if self._size + len(line) > self._most_bytes:
+            self._turn()
+        written = os.write(self._file, line)
+        self._size += written
+        if written < len(line):
+            raise OSError(f"{written} of {len(line)} bytes were written to {self.path}: the disk may be full")
+
+    def close(self) -> None:
+        """Close the file; a record that is written later opens it again."""
+        file, self._file = self._file, -1
+        if file >= 0:
+            os.close(file)
+
+    def _open(self) -> None:
+        self._file = os.open(self.path, os.O_APPEND | os.O_CREAT | os.O_RDWR, 0o644)
+        self._size = os.fstat(self._file).st_size
+        if self._size and os.pread(self._file, 1, self._size - 1) != b"\n":
+            self._size += os.write(self._file, b"\n")
+
+    def _turn(self) -> None:
+        self.close()
+        # Another process may have begun a new one meanwhile.
+        if self.path.stat().st_size + MOST_BYTES > self._most_bytes:
+            self.path.replace(self.path.with_name(f"{self.path.name}.1"))
+        self._open()

@@ -1,0 +1,112 @@
+"""What Spark tells of streaming queries, as it happens: the progress of those that are asked for, and every end.
+
+Spark's own listener in Python makes an object of every progress event, by some hundred calls of the JVM. Here progress is one
+text, and only where somebody wants it. It is public on Spark's side: `StreamingQueryListener` in Java, called from the bus.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import logging
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, ClassVar, NamedTuple
+from weakref import WeakKeyDictionary
+
+from pyspark.java_gateway import ensure_callback_server_started
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+_LOG = logging.getLogger(__name__)
+
+
+class _Heard(NamedTuple):
+    ended: Callable[[str | None], None]
+    progress: Callable[[dict[str, Any]], None] | None
+
+
+class _NewsListener:
+    """Nothing that happens in it may reach Spark."""
+
+    class Java:
+        implements: ClassVar = ["org.apache.spark.sql.streaming.PythonStreamingQueryListener"]
+
+    def __init__(self) -> None:
+        self.heard: dict[str, _Heard] = {}
+
+    def onQueryStarted(self, _event: Any) -> None:  # noqa: N802 - Java calls it
+        return
+
+    def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+        if not any(it.progress for it in tuple(self.heard.values())):
+            return
+        try:
+            told = json.loads(event.progress().json())
+            heard = self.heard.get(told["runId"])
+            if heard is not None and heard.progress is not None:
+                heard.progress(told)
+        except Exception:  # noqa: BLE001 - the batch has ended, whatever is wrong here
+            _LOG.debug("a progress event", exc_info=True)
+
+    def onQueryIdle(self, _event: Any) -> None:  # noqa: N802
+        return
+
+    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
+        try:
+            heard = self.heard.pop(str(event.runId().toString()), None)
+            if heard is not None:
+                error = event.exception()
+                heard.ended(str(error.get()) if error.isDefined() else None)
+        except Exception:  # noqa: BLE001 - the query has ended, whatever is wrong here
+            _LOG.debug("the end of a query", exc_info=True)
+
+
+_listening: WeakKeyDictionary[SparkSession, tuple[_NewsListener, Any]] = WeakKeyDictionary()
+_registering = threading.Lock()
+
+
+def hear(
+    query: StreamingQuery,
+    spark: SparkSession,
+    *,
+    ended: Callable[[str | None], None],
+    progress: Callable[[dict[str, Any]], None] | None = None,
+) -> None:
+    """Call `ended` with what ended this run of a query (None: it ended well), and `progress` after each of its batches.
+
+    They are called on the listener bus. A session that allows no callbacks tells nothing, without a word.
+    """
+    run = str(query.runId)
+    try:
+        listener = _listener(spark)
+    except Exception:  # noqa: BLE001 - a gateway that allows no callbacks must not stop a user's work
+        _LOG.debug("no listener", exc_info=True)
+        return
+    listener.heard[run] = _Heard(ended, progress)
+    if not query.isActive and listener.heard.pop(run, None) is not None:
+        error = query.exception()
+        ended(None if error is None else str(error))
+
+
+def _listener(spark: SparkSession) -> _NewsListener:
+    with _registering:
+        if spark not in _listening:
+            gateway: Any = spark.sparkContext._gateway
+            ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
+            made = _NewsListener()
+            wrapped = gateway.jvm.PythonStreamingQueryListenerWrapper(made)
+            spark._jsparkSession.streams().addListener(wrapped)
+            if not _listening:
+                atexit.register(_leave)
+            _listening[spark] = made, wrapped
+        return _listening[spark][0]
+
+
+def _leave() -> None:
+    """Java calls no Python that is gone."""
+    for spark, (listener, wrapped) in list(_listening.items()):
+        listener.heard.clear()
+        with suppress(Exception):  # the session may have gone
+            spark._jsparkSession.streams().removeListener(wrapped)

@@ -1,0 +1,180 @@
+"""What real queries and jobs tell of themselves, to a file and to what a user asks."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from jsonschema import Draft202012Validator
+from visiting import INSTANCES, by_hash, turned
+
+import evenly
+from evenly.errors import FunctionFailed
+from evenly.facts.records import schema
+from waiting import until
+
+NOW = {"availableNow": True}
+
+
+@pytest.fixture
+def told(tmp_path):
+    """The records that a test's jobs have told, which all fit the schema."""
+    path = tmp_path / "facts.jsonl"
+    emitting = evenly.emit_to(path, names=True)
+
+    def found(**having):
+        assert emitting.flush()
+        for line in path.read_bytes().splitlines():
+            Draft202012Validator(schema()).validate(json.loads(line))
+        facts = evenly.read_facts(path)
+        assert facts.cut == emitting.dropped == 0
+        return [it for it in facts.facts if all(getattr(it, name) == value for name, value in having.items())]
+
+    yield found
+    emitting.close()
+
+
+@pytest.mark.usefixtures("rocksdb")
+def test_a_keyed_query_tells_its_start_batches_change_and_end_and_goes_on_under_the_same_run(spark, visits, told):
+    visits.add(files=2)
+    first = evenly.stream_by_key(
+        visits.stream(), visits.counts("user"), key="user", instances=INSTANCES, checkpoint=visits.checkpoint, query_name="seen"
+    )
+    first.processAllAvailable()
+    first.change_mapping(turned(first.mapping), reason="to try it")
+    visits.add()
+    first.processAllAvailable()
+    shown, page = repr(first), first._repr_html_()
+    first.stop()
+    visits.add()
+    second = visits.run(visits.counts("user"))
+
+    facts = told(kind="keyed")
+    assert [fact.event for fact in facts] == [
+        "start",
+        "batch",
+        "batch",
+        "change",
+        "move",
+        "batch",
+        "end",
+        "start",
+        "batch",
+        "end",
+    ]
+    assert {fact.run for fact in facts} == {first.id} == {second.id}
+    assert [fact.name for fact in facts] == ["seen"] * 7 + [""] * 3
+    assert [fact.batch.number for fact in facts if fact.batch] == [0, 1, 2, 3]
+    assert [fact.mapping_version for fact in facts] == [1, 1, 1, 2, 2, 2, 2, 2, 2, 2]
+    assert [fact.time for fact in facts] == sorted(fact.time for fact in facts)
+    assert all(not fact.error for fact in facts)
+    seen = {batch.number: batch for query in (first, second) for batch in query.batches}
+    for fact in facts:
+        if fact.batch:
+            assert fact.batch.rows_by_instance.values == seen[fact.batch.number].mapped_rows
+            assert fact.batch.rows == 3_000
+            assert fact.batch.imbalance_pct == pytest.approx(seen[fact.batch.number].mapped_imbalance_pct)
+            assert 0.0 < fact.batch.bound_ms <= fact.batch.duration_ms
+            heaviest = fact.batch.heavy_keys[0]
+            identity = int(heaviest.key.removeprefix("xxhash64 "))
+            rows = spark.read.parquet(visits.input).where(f"xxhash64(user) = {identity}")
+            assert rows.count() > 0
+    change = facts[3].decision
+    assert (change.what, change.reason, change.asked) == ("mapping", "to try it", True)
+    assert facts[4].decision.stood_ms > 0.0
+
+    recent = [fact for fact in first.facts if fact.batch]
+    assert [fact.batch.number for fact in recent] == [0, 1, 2]
+    assert all(key.key.startswith("#") for fact in recent for key in fact.batch.heavy_keys)
+    assert "name: seen" in shown
+    assert "state: running" in shown
+    assert "last batch: 2, 3,000 rows" in shown
+    assert "mapping: version 2" in shown
+    assert "rows of instances in batch 2" in page
+    assert "state: ended" in repr(first)
+
+
+def test_a_refused_change_is_told(visits, told):
+    visits.add(100)
+    query = evenly.stream_by_key(
+        visits.stream(),
+        visits.counts("user"),
+        key="user",
+        instances=INSTANCES,
+        checkpoint=visits.checkpoint,
+        mapping=by_hash(),
+        controller=False,
+    )
+    query.processAllAvailable()
+    with pytest.raises(evenly.EvenlyError):  # Spark's default store of state cannot be moved
+        query.change_mapping(turned(query.mapping))
+    query.stop()
+    until(lambda: told(event="end"), "the end was told")
+    assert [fact.event for fact in told()] == ["start", "batch", "refusal", "end"]
+    refusal = told(event="refusal")[0].decision
+    assert refusal.asked
+    assert "state" in refusal.reason
+
+
+def test_a_query_by_cost_tells_what_its_instances_measured(spark, tmp_path, told):
+    spark.range(0, 60, 1, 1).selectExpr("id", "id % 3 as kind").write.parquet(str(tmp_path / "in"))
+    rows = spark.readStream.schema("id long, kind long").parquet(str(tmp_path / "in"))
+    given = {"cost_key": "kind", "instances": 3, "checkpoint": tmp_path / "checkpoint", "trigger": NOW}
+    query = evenly.stream_apply_by_cost(rows, lambda row: row.id, "id long", sink=lambda rows, _: rows.count(), **given)
+    query.awaitTermination()
+    until(lambda: told(event="end"), "the end was told")
+    start, batch, end = told(run=query.id)
+    assert (start.event, start.instances, end.event, end.error) == ("start", 3, "end", "")
+    assert (batch.kind, batch.batch.rows, batch.batch.instances) == ("cost", 60, 3)
+    assert batch.batch.rows_by_instance.total == 60
+    assert batch.batch.busy_ms_by_instance.total > 0.0
+    assert batch.batch.bound_ms <= batch.batch.duration_ms
+    assert "milliseconds busy" in query._repr_html_()
+
+
+def test_a_query_that_fails_tells_why(spark, tmp_path, told):
+    spark.range(0, 4, 1, 1).write.parquet(str(tmp_path / "in"))
+    rows = spark.readStream.schema("id long").parquet(str(tmp_path / "in"))
+    query = evenly.stream_send(rows, to=lambda row: row.missing, checkpoint=tmp_path / "checkpoint", trigger=NOW)
+    with pytest.raises(FunctionFailed):
+        query.awaitTermination()
+    until(lambda: told(event="end"), "the end was told")
+    start, end = told(run=query.id)
+    assert (start.event, end.event) == ("start", "end")
+    assert end.error
+    assert "ended by" in repr(query)
+
+
+def test_sending_tells_what_each_task_has_sent(spark, tmp_path, told):
+    spark.range(0, 40, 1, 2).write.parquet(str(tmp_path / "in"))
+    rows = spark.readStream.schema("id long").parquet(str(tmp_path / "in"))
+    query = evenly.stream_send(rows, to=lambda _: None, checkpoint=tmp_path / "checkpoint", trigger=NOW, policy="lbf")
+    query.awaitTermination()
+    until(lambda: told(event="end"), "the end was told")
+    _, batch, _ = told(run=query.id)
+    assert (batch.kind, batch.batch.rows, batch.batch.queues.policy) == ("send", 40, "lbf")
+    assert batch.batch.queues.unasked is not None
+
+
+def test_a_dataflow_tells_its_graph_and_what_its_operators_did(spark, tmp_path, told):
+    spark.range(0, 30, 1, 2).write.parquet(str(tmp_path / "in"))
+    evenly.run(_doubles("doubles", tmp_path), spark=spark)
+    query = evenly.run(_doubles("streamed", tmp_path), spark=spark, checkpoint=tmp_path / "checkpoint", trigger=NOW)
+    query.awaitTermination()
+    until(lambda: len(told(event="end")) == 2, "the end was told")
+    for run, name in (("doubles", "doubles"), (query.id, "streamed")):
+        start, batch, end = told(run=run)
+        assert (start.kind, start.name, end.error) == ("flow", name, "")
+        assert [one.name for one in start.graph.operators] == ["rows", "double", "kept"]
+        assert start.graph.edges == ((0, 1), (1, 2))
+        assert [(one.name, one.rows, one.rows_out) for one in batch.batch.operators] == [("double", 30, 30)]
+        assert batch.batch.operator == "double"
+        assert batch.batch.busy_ms_by_instance.count == batch.batch.instances
+
+
+def _doubles(name, folder):
+    flow = evenly.Flow(name)
+    rows = flow.source("rows", format="parquet", path=str(folder / "in"))
+    doubled = rows.row(lambda row: 2 * row.id, name="double", schema="twice long")
+    doubled.sink("kept", format="parquet", path=str(folder / name))
+    return flow

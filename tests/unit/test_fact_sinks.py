@@ -1,0 +1,244 @@
+"""Where records go: files, logging, Prometheus and OpenTelemetry; and what becomes of a sink that fails."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import threading
+import urllib.request
+
+import pytest
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from prometheus_client import CollectorRegistry
+from prometheus_client.parser import text_string_to_metric_families
+
+import evenly
+from evenly.errors import InvalidParameter, UnwritableFile
+from evenly.facts.emitting import Teller, is_emitting
+from evenly.facts.records import Batch, Decision, Fact, HeavyKey
+from evenly.facts.sample import dataflow, drifting_stream, paced_sending
+from evenly.facts.sinks.metrics import METRICS
+
+
+def end(run="a", **parts):
+    return Fact(time=1.0, run=run, kind="keyed", event="end", **parts)
+
+
+@pytest.fixture
+def teller():
+    made = Teller(kind="keyed", clock=lambda: 12.5)
+    made.begin("run-1", "visits", instances=4)
+    made._recent.clear()
+    return made
+
+
+def test_lines_are_appended_and_a_restart_goes_on_after_a_line_that_was_cut(tmp_path, teller):
+    path = tmp_path / "facts.jsonl"
+    with evenly.emit_to(path):
+        teller.tell("start", instances=4)
+    whole = path.read_bytes()
+    path.write_bytes(whole + whole[:30])
+    with evenly.emit_to(str(path)):
+        teller.end()
+    found = evenly.read_facts(path)
+    assert [(fact.event, fact.run, fact.name, fact.time) for fact in found.facts] == [
+        ("start", "run-1", "visits", 12.5),
+        ("end", "run-1", "visits", 12.5),
+    ]
+    assert found.cut == 1
+    assert not is_emitting()
+
+
+def test_a_file_takes_at_most_twice_its_bytes_and_loses_only_the_oldest(tmp_path):
+    path = tmp_path / "facts.jsonl"
+    sink = evenly.JsonLines(path, most_bytes=100_000)
+    for number in range(3_000):
+        sink.write(end(name=f"{number}"))
+    sink.close()
+    files = sorted(tmp_path.iterdir())
+    assert [it.name for it in files] == ["facts.jsonl", "facts.jsonl.1"]
+    assert all(it.stat().st_size <= 100_000 for it in files)
+    names = [fact.name for it in reversed(files) for fact in evenly.read_facts(it).facts]
+    assert names == [f"{number}" for number in range(3_000 - len(names), 3_000)]
+
+
+def test_a_file_that_is_removed_is_made_anew(tmp_path):
+    sink = evenly.JsonLines(tmp_path / "facts.jsonl")
+    sink.write(end())
+    sink.path.unlink()
+    sink.write(end(run="b"))
+    sink.close()
+    assert [fact.run for fact in evenly.read_facts(sink.path).facts] == ["b"]
+
+
+@pytest.mark.parametrize("path", ["s3a://bucket/facts.jsonl", "hdfs://name/facts", "", "a\0b"])
+def test_a_path_that_cannot_be_appended_to_is_refused(path):
+    with pytest.raises(InvalidParameter, match="local file"):
+        evenly.emit_to(path)
+    assert not is_emitting()
+
+
+def test_a_folder_that_is_not_there_is_refused_at_once(tmp_path):
+    with pytest.raises(UnwritableFile, match="cannot be written"):
+        evenly.emit_to(tmp_path / "none" / "facts.jsonl")
+    with pytest.raises(UnwritableFile, match="cannot be written"):
+        evenly.emit_to(tmp_path)
+
+
+@pytest.mark.parametrize("to", [None, 3, print.__class__, io.StringIO(), evenly.Prometheus])
+def test_what_is_no_place_for_records_is_refused(to):
+    with pytest.raises(InvalidParameter, match="to must be a path"):
+        evenly.emit_to(to)
+
+
+def test_a_sink_that_fails_is_one_warning_and_counted_and_others_go_on(teller, caplog):
+    def fails(_):
+        raise RuntimeError("no disk")
+
+    got = []
+    with evenly.emit_to(fails) as broken, evenly.emit_to(got.append) as sound, caplog.at_level(logging.WARNING):
+        for _ in range(5):
+            teller.tell("start")
+        assert broken.flush()
+        assert sound.flush()
+        assert (broken.dropped, broken.written, sound.dropped, sound.written) == (5, 0, 0, 5)
+    assert len(got) == 5
+    assert len([it for it in caplog.records if "no disk" in it.message]) == 1
+
+
+def test_a_sink_that_hangs_holds_nobody_up(teller, caplog):
+    go_on = threading.Event()
+    emitting = evenly.emit_to(lambda _: go_on.wait(60.0))
+    with caplog.at_level(logging.WARNING):
+        for _ in range(2_100):
+            teller.tell("start")
+    assert emitting.dropped >= 99
+    assert len([it for it in caplog.records if "wait already" in it.message]) == 1
+    go_on.set()
+    emitting.close()
+    assert emitting.written + emitting.dropped == 2_100
+
+
+def test_a_record_that_cannot_be_made_is_one_warning(teller, caplog):
+    with caplog.at_level(logging.WARNING):
+        for _ in range(3):
+            teller.tell("batch", batch=lambda _: 1 / 0)
+    assert [it.message for it in caplog.records] == ["run-1: a record could not be made: ZeroDivisionError: division by zero"]
+    assert teller.recent == ()
+
+
+def test_keys_are_named_only_where_names_are_allowed(teller):
+    open_, hidden = [], []
+    with evenly.emit_to(open_.append, names=True) as first, evenly.emit_to(hidden.append) as second:
+        for number in range(2):
+            teller.tell(
+                "batch",
+                batch=lambda labels, number=number: Batch(
+                    number=number, heavy_keys=(HeavyKey(key=labels.of("Ada"), share_pct=10.0),)
+                ),
+            )
+        first.flush()
+        second.flush()
+    assert [fact.batch.heavy_keys[0].key for fact in open_] == ["Ada", "Ada"]
+    digests = {fact.batch.heavy_keys[0].key for fact in hidden}
+    assert len(digests) == 1
+    assert digests.pop().startswith("#")
+    assert list(teller.recent) == hidden
+
+
+def test_what_is_told_before_the_beginning_follows_it():
+    teller = Teller(kind="cost", clock=iter([5.0, 9.0, 10.0]).__next__)
+    teller.tell("batch", batch=lambda _: Batch(number=0))
+    assert teller.recent == ()
+    teller.begin("run", None, instances=2)
+    assert [(fact.event, fact.run, fact.name, fact.time) for fact in teller.recent] == [
+        ("start", "run", "", 9.0),
+        ("batch", "run", "", 5.0),
+    ]
+
+
+def test_the_end_is_told_once(teller):
+    teller.end(ValueError("first line\nsecond"))
+    teller.end()
+    assert [(fact.event, fact.error) for fact in teller.recent] == [("end", "first line")]
+
+
+def test_logging_gets_a_message_for_each_record(caplog, teller):
+    with caplog.at_level(logging.INFO, "jobs"), evenly.emit_to(logging.getLogger("jobs")) as emitting:
+        teller.tell("start", instances=2)
+        teller.tell("refusal", decision=Decision(what="mapping", reason="no"))
+        teller.end(ValueError("lost"))
+        emitting.flush()
+    told = [(it.levelname, json.loads(it.message)["event"]) for it in caplog.records if it.name == "jobs"]
+    assert told == [("INFO", "start"), ("WARNING", "refusal"), ("ERROR", "end")]
+
+
+def samples():
+    return [*drifting_stream(batches=45), *dataflow(batches=3), *paced_sending(batches=3), end(run="lost", error="gone")]
+
+
+def test_a_scrape_of_prometheus_has_what_the_records_say():
+    sink = evenly.Prometheus(registry=CollectorRegistry(), port=0)
+    facts = samples()
+    for fact in facts:
+        sink.write(fact)
+    with urllib.request.urlopen(f"http://127.0.0.1:{sink.port}/metrics") as answer:
+        families = list(text_string_to_metric_families(answer.read().decode()))
+    sink.close()
+    values = {(it.name, it.labels["name"], it.labels.get("what", "")): it.value for family in families for it in family.samples}
+    batches = [fact for fact in facts if fact.name == "visits" and fact.batch]
+    assert values["evenly_batches_total", "visits", ""] == 45.0
+    assert values["evenly_rows_total", "visits", ""] == sum(fact.batch.rows for fact in batches)
+    assert values["evenly_imbalance_ratio", "visits", ""] == pytest.approx(batches[-1].batch.imbalance_pct / 100.0)
+    assert values["evenly_batch_duration_seconds", "visits", ""] == pytest.approx(batches[-1].batch.duration_ms / 1e3)
+    changes = sum(fact.event == "change" for fact in facts if fact.name == "visits")
+    assert values["evenly_changes_total", "visits", "mapping"] == changes > 0
+    assert values["evenly_mapping_version", "visits", ""] == changes + 1
+    assert values["evenly_running", "visits", ""] == 0.0
+    assert (values["evenly_failed", "visits", ""], values["evenly_failed", "lost", ""]) == (0.0, 1.0)
+    assert ("evenly_backlog_rows", "sent", "") in values
+    told = {family.name for family in families if any(not it.name.endswith("_created") for it in family.samples)}
+    assert told <= {metric.prometheus for metric in METRICS}
+    assert all(family.documentation for family in families)
+
+
+def test_a_registry_takes_one_prometheus_at_a_time():
+    registry = CollectorRegistry()
+    first = evenly.Prometheus(registry=registry)
+    with pytest.raises(InvalidParameter, match="attach one Prometheus"):
+        evenly.Prometheus(registry=registry)
+    first.write(end())
+    first.close()
+    evenly.Prometheus(registry=registry).close()
+
+
+def test_opentelemetry_exports_what_the_records_say():
+    reader = InMemoryMetricReader()
+    provider = MeterProvider(metric_readers=[reader])
+    sink = evenly.OpenTelemetry(meter_provider=provider)
+    facts = samples()
+    for fact in facts:
+        sink.write(fact)
+    found = {}
+    for resource in reader.get_metrics_data().resource_metrics:
+        for scope in resource.scope_metrics:
+            assert scope.scope.name == "evenly"
+            for metric in scope.metrics:
+                for point in metric.data.data_points:
+                    found[metric.name, metric.unit, point.attributes["name"], point.attributes.get("operator")] = point.value
+    provider.shutdown()
+    batches = [fact.batch for fact in facts if fact.name == "visits" and fact.batch]
+    assert found["evenly.batches", "1", "visits", None] == 45
+    assert found["evenly.batch.bound", "s", "visits", None] == pytest.approx(batches[-1].bound_ms / 1e3)
+    assert found["evenly.operator.rows", "1", "tweets", "lookup"] > 10_000
+    assert {name for name, *_ in found} <= {metric.name for metric in METRICS}
+
+
+def test_every_metric_is_said_by_some_record():
+    from evenly.facts.sinks.metrics import measurements
+
+    refusal = Fact(time=1.0, run="a", kind="keyed", event="refusal", decision=Decision(what="mapping", reason="no"))
+    told = {metric for fact in [*samples(), refusal] for metric, _, _ in measurements(fact)}
+    assert told == set(METRICS)
