@@ -76,7 +76,7 @@ def _of_objects(source):
             LONG, LONG, "λ", [Curve("dkg", (1, 10), (3, 4)), Curve("dkg", (1, 10), (5, 9), worst=True)], log_x=True, log_y=True
         ),
         Curves("b", "x", "y", [Curve(LONG, (1, 2), (3, 4)), Curve("b", (1,), (2,), published=True)], levels={LONG: 2.5}),
-        Curves("c", "x", "y", [Curve("a", (1, 2), (3, 4))], x_names=(LONG, "two"), marks={"here": 1.5}),
+        Curves("c", "x", "y", [Curve("a", (1, 2), (3, 4))], x_names=("one of them", "two"), marks={"here": 1.5}),
         Bars("d", "s", 0.5, {"a": np.array([1.0, 1.1, 2.0]), "b": np.array([1.0])}, {"stated": 1.2}),
         HeatMap("e", "x", "y", (1, 2), (1, 2), np.array([[1.0, 2.0], [3.0, 4.0]])),
     ]

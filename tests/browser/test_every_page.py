@@ -3,7 +3,7 @@
 import pytest
 
 from browsing import needs_chromium, painted
-from evenly.report.palette import PALETTE
+from evenly.look.palette import PALETTE
 
 pytestmark = needs_chromium
 

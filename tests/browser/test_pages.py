@@ -3,9 +3,9 @@
 import json
 
 from browsing import needs_chromium, painted
+from evenly.look.palette import PALETTE
 from evenly.numbers import plain
 from evenly.report.page import shown
-from evenly.report.palette import PALETTE
 
 pytestmark = needs_chromium
 

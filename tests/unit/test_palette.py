@@ -5,7 +5,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from evenly.report.palette import PALETTE, SERIES, TEXT, declared, themed
+from evenly.look.palette import PALETTE, SERIES, TEXT, declared, themed
 
 SEEN = {
     "all colours": np.eye(3),

@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 
 from evenly.diagnosis.stages import PastStage, tallest
 from evenly.kernels.types import F64, I64
+from evenly.look.palette import EVEN, UNEVEN
 from evenly.report.page import picture
-from evenly.report.palette import EVEN, UNEVEN
 from evenly.report.pictures import SMALLEST, STYLE, Tips, as_svg, draw_mean
 
 MOST_BARS = 160

@@ -14,8 +14,8 @@ from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import FuncFormatter
 
 from evenly.kernels.types import F64
+from evenly.look.palette import GRID, GROUND, INK, PALETTE, SERIES
 from evenly.numbers import plain
-from evenly.report.palette import GRID, GROUND, INK, PALETTE, SERIES
 from evenly.report.pictures import STYLE, Tips, as_svg
 
 _SERIES = {name: PALETTE[name].light for name in SERIES}

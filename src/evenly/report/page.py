@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
+from evenly.look import style_sheet
 from evenly.numbers import plain
-from evenly.report.palette import declared
 
 
 def shown(value: object) -> str:
@@ -25,7 +25,7 @@ _PAGES = Environment(
     loader=PackageLoader("evenly.report"), autoescape=select_autoescape(["html"]), undefined=StrictUndefined, trim_blocks=True
 )
 _PAGES.filters["shown"] = shown
-_PAGES.globals["colours"] = declared
+_PAGES.globals["style"] = Markup(style_sheet())  # noqa: S704 - a file of ours
 
 _LEAST_PX = 11.2
 """Letters of a picture are at least this high, whatever the window."""

@@ -12,8 +12,8 @@ import numpy as np
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
+from evenly.look.palette import AXIS, EVEN, GROUND, INK, UNEVEN, themed
 from evenly.report.comparison import Comparison, PlacedRun
-from evenly.report.palette import AXIS, EVEN, GROUND, INK, UNEVEN, themed
 
 _MOST_NUMBERED = 16
 

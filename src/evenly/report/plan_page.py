@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from html import escape
 
+from evenly.look.palette import AXIS, GROUND, INK, PALETTE, SERIES, themed
 from evenly.planning.plan import Plan
 from evenly.planning.summary import rows
 from evenly.report.page import picture, rendered
-from evenly.report.palette import AXIS, GROUND, INK, PALETTE, SERIES, themed
 
 _COLOURS = tuple(PALETTE[name].light for name in SERIES)
 _PANEL, _LINE, _SOFT = (PALETTE[name].light for name in ("panel", "line", "soft"))
