@@ -4,6 +4,7 @@
 
 const KEPT = 600, DRAWN = 180, STRIPS = 12, STRIP_BATCHES = 60, LISTED = 60, RUNS = 16
 const SVG = "http://www.w3.org/2000/svg"
+const ALWAYS_WIDE = ["lambda-card", "graph-card", "queues-card"]
 const DECIDED = { change: "changed", refusal: "refused", move: "moved", effect: "measured", start: "started", end: "ended" }
 const runs = new Map()
 let chosen = null, lastId = "", epoch = "", title = "", drawing = false, source = null, retry = 0
@@ -13,6 +14,10 @@ const byId = id => document.getElementById(id)
 const finite = value => typeof value === "number" && Number.isFinite(value)
 const digits = (value, most = 3) => !finite(value) ? "–" :
   Math.abs(value) >= 1000 ? Math.round(value).toLocaleString("en-US") : String(Number(value.toPrecision(most)))
+const short = value => {  // for axes and tiles: 12.5k, 3M
+  const steps = [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e4, "k"]].find(([least]) => Math.abs(value) >= least)
+  return steps ? `${digits(value / (steps[0] === 1e4 ? 1e3 : steps[0]))}${steps[1]}` : digits(value)
+}
 const percent = value => finite(value) ? `${Math.abs(value) >= 100 ? Math.round(value) : value.toFixed(1)} %` : "–"
 const seconds = ms => !finite(ms) ? "–" : ms >= 1000 ? `${digits(ms / 1000)} s` : `${digits(ms)} ms`
 const clock = time => new Date(time * 1000).toLocaleTimeString("en-GB")
@@ -72,14 +77,14 @@ function take(fact) {
 // ---- charts
 
 function frame(box, height, top, unit, count) {
-  const width = Math.max(box.clientWidth, 240), left = 48, right = 10, low = height - 20, high = 22
+  const width = Math.max(box.clientWidth, 240), left = 56, right = 10, low = height - 20, high = 22
   const y = value => low - (low - high) * Math.min(value / top, 1)
   const x = at => left + (width - left - right) * (count > 1 ? at / (count - 1) : 0.5)
   const drawn = svg("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img" })
   for (let step = 0; step <= 4; step++) {
     const at = y(top * step / 4)
     drawn.append(svg("line", { class: step ? "gridline" : "axis", x1: left, x2: width - right, y1: at, y2: at }),
-      svg("text", { x: left - 6, y: at + 4, "text-anchor": "end" }, step === 4 ? `${digits(top)}${unit}` : digits(top * step / 4)))
+      svg("text", { x: left - 6, y: at + 4, "text-anchor": "end" }, step === 4 ? `${short(top)}${unit}` : short(top * step / 4)))
   }
   return { drawn, x, y, left, right, low, high, width, height }
 }
@@ -129,7 +134,7 @@ function over(run, id, series, unit, readout, height) {
 function bars(id, loads, unit, readout, { kind = "bar", signals = [] } = {}) {
   const box = byId(id), listed = loads.values && loads.values.length, mean = loads.total / loads.count
   const shown = listed ? loads.values.map((value, at) => [at, value]) : [...loads.busiest ?? []]
-  const { drawn, y, left, right, low, width } = frame(box, 200, niceTop(Math.max(loads.most, 1e-9)), "", shown.length)
+  const { drawn, y, left, right, low, width } = frame(box, 200, niceTop(loads.most > 0 ? loads.most : 1), "", shown.length)
   const step = (width - left - right) / Math.max(shown.length, 1)
   shown.forEach(([instance, value], at) => {
     const high = value > 1.1 * mean && kind === "bar" ? " high" : ""
@@ -160,7 +165,7 @@ function strips(run) {
   const drawn = svg("svg", { width, height: keys.length * high + 4, viewBox: `0 0 ${width} ${keys.length * high + 4}`, role: "img" })
   keys.forEach((key, row) => {
     const y = row * high + 2, now = share.get(key).get(last)
-    const room = Math.floor(name / 7.2), label = key.length > room ? `${key.slice(0, room - 1)}…` : key
+    const room = Math.floor(name / 8.4), label = key.length > room ? `${key.slice(0, room - 1)}…` : key
     drawn.append(svg("text", { class: now ? "strong" : "", x: 0, y: y + 14 }, label, tip(key)))
     drawn.append(svg("rect", { class: "cell-ground", x: name, y, width: cell * STRIP_BATCHES, height: high - 4 }))
     for (const [at, one] of share.get(key)) drawn.append(svg("rect", { class: "cell", x: name + at * cell, y, width: Math.max(cell - 0.3, 0.5), height: high - 4,
@@ -181,8 +186,10 @@ function graph(run, batch) {
   const box = byId("graph"), { operators, edges = [] } = run.graph, seen = new Map((batch?.operators ?? []).map(one => [one.name, one]))
   const layer = operators.map(() => 0)
   for (let turn = 0; turn < operators.length; turn++) for (const [from, to] of edges) layer[to] = Math.min(Math.max(layer[to], layer[from] + 1), operators.length)
-  const rows = [], place = operators.map((_, at) => (rows[layer[at]] ??= []).push(at) - 1), layers = rows.filter(Boolean).length
-  const width = Math.max(box.clientWidth, 240), upright = width < 150 * layers, deep = Math.max(...rows.map(row => row?.length ?? 0))
+  const used = [...new Set(layer)].sort((a, b) => a - b)
+  layer.forEach((at, one) => { layer[one] = used.indexOf(at) })
+  const rows = [], place = operators.map((_, at) => (rows[layer[at]] ??= []).push(at) - 1), layers = used.length
+  const width = Math.max(box.clientWidth, 240), upright = width < 150 * layers, deep = Math.max(...rows.map(row => row.length))
   const wide = upright ? Math.max(Math.min(150, width / deep - 10), 96) : 124, high = 58
   const across = upright ? Math.max(width, deep * (wide + 10)) : width, tall = upright ? layers * (high + 26) : Math.max(deep * (high + 18), 90)
   const spot = at => {
@@ -202,7 +209,7 @@ function graph(run, batch) {
     if (now && (!busiest || now.duration_ms > busiest.duration_ms)) busiest = now
     const told = [operator.name, operator.role, now && `${seconds(now.duration_ms)} of the batch`, now && finite(now.planned_ms) && `planned ${seconds(now.planned_ms)}`,
       now && finite(now.busy_pct) && `threads busy ${percent(now.busy_pct)}`, now && finite(now.imbalance_pct) && `λ ${percent(now.imbalance_pct)}`].filter(Boolean).join(", ")
-    const box_of = { x: x - wide / 2, y: y - high / 2, width: wide, height: high, rx: 6 }, room = Math.floor(wide / 7.6)
+    const box_of = { x: x - wide / 2, y: y - high / 2, width: wide, height: high, rx: 6 }, room = Math.floor(wide / 8.8)
     drawn.append(svg("g", { class: late ? "node late" : "node" }, tip(told), svg("rect", { class: "ground", ...box_of }),
       svg("rect", { class: "fill", ...box_of, "fill-opacity": Math.min(0.06 + 0.6 * part, 0.6) }), svg("rect", { class: "frame", ...box_of }),
       svg("text", { class: "strong", x, y: y - 8, "text-anchor": "middle" }, operator.name.length > room ? `${operator.name.slice(0, room - 1)}…` : operator.name),
@@ -238,7 +245,7 @@ function numbersOf(run) {
 function tiles(now) {
   const ratio = now.duration_ms && now.bound_ms ? now.duration_ms / now.bound_ms : null
   const shown = [["imbalance", "λ of the last batch", percent(now.imbalance_pct), finite(now.expected_pct) ? `expected ${percent(now.expected_pct)}` : "", finite(now.imbalance_pct) ? (now.imbalance_pct > Math.max(20, 2 * (now.expected_pct ?? 0)) ? "bad" : "good") : ""],
-    ["took", "batch took", seconds(now.duration_ms), ratio ? `${ratio.toFixed(2)} × bound` : "", ""], ["rate", "rows/s", digits(now.rows_per_s), "", ""],
+    ["took", "batch took", seconds(now.duration_ms), ratio ? `${ratio.toFixed(2)} × bound` : "", ""], ["rate", "rows/s", now.rows_per_s >= 1e6 ? short(now.rows_per_s) : digits(now.rows_per_s), "", ""],
     ["version", "mapping", now.mapping_version === null ? "–" : `v${now.mapping_version}`, `${now.changes} ${now.changes === 1 ? "change" : "changes"}`, ""],
     ["count", "instances", now.instances === null ? "–" : now.instances.toLocaleString("en-US"), "", ""], ["batch", "batch", now.batch === null ? "–" : now.batch.toLocaleString("en-US"), "", ""]]
   byId("tiles").replaceChildren(...shown.filter(([, , value]) => value !== "–").map(([id, label, value, more, cls]) => {
@@ -282,7 +289,13 @@ function draw() {
   show("graph-card", !!run.graph)
   show("queues-card", !!now.queues?.backlogs)
   show("decisions-card", true)
-  byId("decisions-card").classList.toggle("wide-card", byId("keys-card").hidden)
+  let pair = null  // a card without a neighbour takes the whole width
+  for (const card of document.querySelectorAll(".card:not([hidden])")) {
+    if (ALWAYS_WIDE.includes(card.id)) { pair?.classList.add("wide-card"); pair = null; continue }
+    card.classList.remove("wide-card")
+    pair = pair ? null : card
+  }
+  pair?.classList.add("wide-card")
   if (!byId("lambda-card").hidden) over(run, "lambda", [{ cls: "seen", filled: true, of: one => one.imbalance_pct }, { cls: "expected", of: one => one.expected_pct }], " %",
     one => `batch ${one.number}: λ ${percent(one.imbalance_pct)}` + (finite(one.expected_pct) ? `, expected ${percent(one.expected_pct)}` : "") + (finite(one.version) ? `, mapping v${one.version}` : ""), 230)
   if (!byId("duration-card").hidden) over(run, "duration", [{ cls: "seen", filled: true, of: one => one.duration_ms }, { cls: "bound", of: one => one.bound_ms }, { cls: "plan", of: one => one.planned_ms }], "",

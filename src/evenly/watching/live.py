@@ -29,6 +29,10 @@ PORT = 8477
 class LiveWatch:
     """A page that shows what runs while it runs: `url` is where, `close` ends it.
 
+        page = query.watch()
+        page.url, page.port
+        page.close()
+
     In a notebook it shows itself. Only this machine reaches it, unless it was given another `host` and a `token`.
     """
 
