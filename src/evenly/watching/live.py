@@ -29,6 +29,7 @@ PORT = 8477
 class LiveWatch:
     """A page that shows what runs while it runs: `url` is where, `close` ends it.
 
+        query = evenly.stream_by_key(rows, visits, key="user", instances=16, checkpoint="/data/visits")
         page = query.watch()
         page.url, page.port
         page.close()
