@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 import evenly
+from evenly.facts.emitting import Emitting
 from evenly.planning.observed.peak import Peak
 from evenly.spark.flows import unstable
 from evenly.spark.flows.run import checked_flow
@@ -107,14 +108,17 @@ def run(spark, frame, placed, source, tmp_path, monkeypatch):
     """Run blocks of code, one after the other, with the names that they presuppose."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "data").mkdir()
-    started: list[RunningQuery] = []
+    (tmp_path / "facts.jsonl").touch()
+    endings = []
 
     def ran(value):
         for one in value if isinstance(value, tuple) else (value,):
             if isinstance(one, DataFrame) and not one.isStreaming:
                 one.write.format("noop").mode("overwrite").save()
+            elif isinstance(one, Emitting):
+                endings.append(one.close)
             elif isinstance(one, RunningQuery):
-                started.append(one)
+                endings.append(one.stop)
                 one.processAllAvailable()
         return value
 
@@ -130,6 +134,7 @@ def run(spark, frame, placed, source, tmp_path, monkeypatch):
             r"https://example\.org/rows": posts.url,
             r"instances=\d+": "instances=2",
             r"slots=\d+": "slots=2",
+            r"port=\d+": "port=0",
             r"instances=\[.*?\]": "instances=[2, 3]",
             r'format\("console"\)': 'format("noop")',
         }
@@ -148,8 +153,8 @@ def run(spark, frame, placed, source, tmp_path, monkeypatch):
         try:
             yield run_block
         finally:
-            for query in started:
-                query.stop()
+            for end in endings:
+                end()
 
 
 class _Computing(ast.NodeTransformer):

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from jsonschema import Draft202012Validator
 from visiting import INSTANCES, by_hash, turned
 
+import command
 import evenly
-from evenly.errors import FunctionFailed
+from evenly.errors import DestinationFailed
 from evenly.facts.records import schema
+from evenly.keys.versions import RequestAnswer
 from waiting import until
 
 NOW = {"availableNow": True}
@@ -37,9 +41,8 @@ def told(tmp_path):
 @pytest.mark.usefixtures("rocksdb")
 def test_a_keyed_query_tells_its_start_batches_change_and_end_and_goes_on_under_the_same_run(spark, visits, told):
     visits.add(files=2)
-    first = evenly.stream_by_key(
-        visits.stream(), visits.counts("user"), key="user", instances=INSTANCES, checkpoint=visits.checkpoint, query_name="seen"
-    )
+    given = {"key": "user", "instances": INSTANCES, "checkpoint": visits.checkpoint, "mapping": by_hash()}
+    first = evenly.stream_by_key(visits.stream(), visits.counts("user"), query_name="seen", **given)
     first.processAllAvailable()
     first.change_mapping(turned(first.mapping), reason="to try it")
     visits.add()
@@ -96,15 +99,8 @@ def test_a_keyed_query_tells_its_start_batches_change_and_end_and_goes_on_under_
 
 def test_a_refused_change_is_told(visits, told):
     visits.add(100)
-    query = evenly.stream_by_key(
-        visits.stream(),
-        visits.counts("user"),
-        key="user",
-        instances=INSTANCES,
-        checkpoint=visits.checkpoint,
-        mapping=by_hash(),
-        controller=False,
-    )
+    given = {"key": "user", "instances": INSTANCES, "checkpoint": visits.checkpoint, "mapping": by_hash()}
+    query = evenly.stream_by_key(visits.stream(), visits.counts("user"), controller=False, **given)
     query.processAllAvailable()
     with pytest.raises(evenly.EvenlyError):  # Spark's default store of state cannot be moved
         query.change_mapping(turned(query.mapping))
@@ -136,7 +132,7 @@ def test_a_query_that_fails_tells_why(spark, tmp_path, told):
     spark.range(0, 4, 1, 1).write.parquet(str(tmp_path / "in"))
     rows = spark.readStream.schema("id long").parquet(str(tmp_path / "in"))
     query = evenly.stream_send(rows, to=lambda row: row.missing, checkpoint=tmp_path / "checkpoint", trigger=NOW)
-    with pytest.raises(FunctionFailed):
+    with pytest.raises(DestinationFailed):
         query.awaitTermination()
     until(lambda: told(event="end"), "the end was told")
     start, end = told(run=query.id)
@@ -178,3 +174,72 @@ def _doubles(name, folder):
     doubled = rows.row(lambda row: 2 * row.id, name="double", schema="twice long")
     doubled.sink("kept", format="parquet", path=str(folder / name))
     return flow
+
+
+def test_a_batch_job_with_a_watch_tells_when_its_action_has_ended(spark, told):
+    rows = spark.range(0, 24, 1, 2).selectExpr("id", "concat('k', id % 4) as kind")
+    ran = evenly.apply_by_cost(rows, lambda row: row.id, "id long", cost_key="kind", instances=3, watch=evenly.CostWatch())
+    assert ran.count() == 24
+    until(lambda: told(name="apply_by_cost", event="end"), "the end was told")
+    start, batch, _ = told(name="apply_by_cost")
+    assert (start.kind, batch.batch.rows, batch.batch.rows_by_instance.total) == ("batch", 24, 24)
+
+    def score(group):
+        return group[["kind"]].head(1)
+
+    watch = evenly.TimeWatch()
+    evenly.apply_by_key(rows, score, "kind string", key="kind", instances=2, watch=watch).collect()
+    until(lambda: told(name="apply_by_key", event="end"), "the end was told")
+    _, batch, _ = told(name="apply_by_key")
+    assert batch.batch.busy_ms_by_instance.total == pytest.approx(1e3 * watch.busy_s.sum(), rel=1e-4)
+    assert {it.key for it in batch.batch.heavy_keys} == {name for name, _ in watch.longest}
+    assert len(told(name="apply_by_key")) == 3
+
+
+def test_jobs_of_ours_are_described_and_the_users_description_comes_back(spark):
+    from evenly.spark.described import described
+
+    context, name = spark.sparkContext, "spark.job.description"
+    for before in (None, "nightly"):
+        context.setLocalProperty(name, before)
+        with described(spark, "learn mapping of user"):
+            assert context.getLocalProperty(name) == "Evenly: learn mapping of user"
+        assert context.getLocalProperty(name) == before
+    context.setLocalProperty(name, None)
+
+
+@pytest.mark.usefixtures("rocksdb")
+def test_a_request_from_the_shell_is_carried_out_by_the_query_or_refused_with_the_reason(visits, told, monkeypatch, capsys):
+    visits.add(300)
+    query = evenly.stream_by_key(
+        *(visits.stream(), visits.counts("user")),
+        key="user",
+        instances=INSTANCES,
+        checkpoint=visits.checkpoint,
+        mapping=by_hash(),
+        controller=False,
+    )
+    query.processAllAvailable()
+    first = query.mapping
+    query.change_mapping(turned(first))
+    assert query._requests.look() is None
+    assert command.told(monkeypatch, capsys, "mapping", "rollback", visits.checkpoint)[0] == 0
+    answer = query._requests.look() or _answered(visits)  # the query's own look may have come first
+    assert (answer.version, answer.asked_version, answer.refused) == (3, 1, "")
+    assert replace(query.mapping, version=1) == first
+    assert query.roll_back(1).number == 3  # it is in force: nothing moves
+    with pytest.raises(evenly.errors.InvalidParameter, match="there is no version 9"):
+        query.roll_back(9)
+    visits.add(300)
+    query.processAllAvailable()
+    query.stop()
+    assert visits.written("user") == visits.expected("user")
+    code, out, _ = command.told(monkeypatch, capsys, "mapping", "list", visits.checkpoint)
+    assert code == 0
+    assert "went back to version 1, as version 3" in " ".join(out.split())
+    assert [fact.mapping_version for fact in told(event="change")] == [2, 3]
+
+
+def _answered(visits):
+    path = Path(visits.checkpoint) / "evenly" / "answer.json"
+    return RequestAnswer.from_json(until(path.read_bytes, "an answer"), source=str(path))

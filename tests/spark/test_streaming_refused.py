@@ -16,8 +16,9 @@ from evenly.errors import (
     UnknownColumn,
 )
 from evenly.keys.dkg import DKG
+from evenly.keys.versions import Version
 from evenly.spark.streaming.first_look import can_look
-from evenly.spark.streaming.mapping_store import MappingStore, Placement, Version
+from evenly.spark.streaming.mapping_store import MappingStore, Placement
 
 
 def test_what_does_not_fit_the_checkpoint_is_refused_and_nothing_is_started(spark, visits):

@@ -6,7 +6,8 @@ import pytest
 from visiting import INSTANCES, by_hash, turned
 
 from evenly.errors import CheckpointMismatch
-from evenly.spark.streaming.mapping_store import MappingStore, Placement, Version
+from evenly.keys.versions import Version
+from evenly.spark.streaming.mapping_store import MappingStore, Placement
 
 
 def test_a_call_that_looked_before_another_began_goes_on_under_the_mapping_of_that_one(visits, monkeypatch):

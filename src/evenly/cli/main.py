@@ -31,6 +31,7 @@ COMMANDS = {
         "evenly.cli.demo", "demo", "Run a skewed PySpark job twice, by Spark's hash and with Evenly, and show who was busy."
     ),
     "diagnose": _Command("evenly.cli.diagnose", "app", "Say what is uneven, why, and what would fix it."),
+    "mapping": _Command("evenly.cli.mapping", "app", "Look at the versions of a streaming query's mapping, or go back to one."),
     "plan": _Command(
         "evenly.cli.plan",
         "plan_command",

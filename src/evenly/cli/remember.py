@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
-from urllib.parse import unquote, urlparse
 
 import typer
 
+from evenly.cli.local_folders import local_folder
 from evenly.cli.options import Json
 from evenly.cli.output import note, print_json, print_table, say
-from evenly.errors import EvenlyError, InvalidParameter, MissingFile, UnwritableFile
+from evenly.errors import EvenlyError, UnwritableFile
 from evenly.files import read_whole
 from evenly.remembered import MOST_BYTES, PastRun, Remembered, is_memory
 
 app = typer.Typer(
     no_args_is_help=True, help="Look at what runs with remember= have left for the next ones, or have it learnt anew."
 )
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 _Folder = Annotated[
     str, typer.Argument(metavar="PATH", help="A folder given as remember=, or one with such folders in it. A local path.")
 ]
@@ -97,18 +95,8 @@ def forget_command(folder: _Folder, json: Json = False) -> None:
 
 def _local(given: str) -> Path:
     """The folder, if it is on this machine."""
-    if _SCHEME.match(given):
-        parts = urlparse(given)
-        if parts.scheme.lower() != "file" or parts.netloc:
-            raise InvalidParameter(
-                f"{given} is not on this machine: this command reads local folders. Copy it here first, or delete its files "
-                "there, and the next run learns anew"
-            )
-        given = unquote(parts.path)
-    path = Path(given)
-    if not path.is_dir():
-        raise MissingFile(f"there is no folder {given}: give what remember= was given, or the folder of spark.evenly.remember")
-    return path
+    what = "what remember= was given, or the folder of spark.evenly.remember"
+    return local_folder(given, what=what, remedy="Copy it here first, or delete its files there, and the next run learns anew")
 
 
 def _found(folder: Path) -> Iterator[_Found]:

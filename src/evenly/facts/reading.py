@@ -90,7 +90,10 @@ class LineReader:
 def read_facts(path: str | os.PathLike[str]) -> FactLines:
     """All records of a file of JSON lines, as `emit_to` writes it.
 
-    evenly.read_facts("facts.jsonl").facts[-1]
+        found = evenly.read_facts("facts.jsonl")
+        [fact.decision.reason for fact in found.facts if fact.event == "change"], found.cut
+
+    A line that was cut off where its writer died is left out and counted in `cut`; any other that is no record is refused.
     """
     reader = LineReader(str(path))
     facts = [*reader.feed(read_whole(path, what="JSON lines that emit_to has written")), *reader.end()]

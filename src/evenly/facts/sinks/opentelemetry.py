@@ -12,7 +12,9 @@ from evenly.facts.sinks.metrics import METRICS, Metric, measurements
 class OpenTelemetry:
     """Hands metrics to `meter_provider`, by default the one that your program has set up with OpenTelemetry's SDK.
 
-    evenly.emit_to(evenly.OpenTelemetry())
+        evenly.emit_to(evenly.OpenTelemetry())
+
+    Names have dots (`evenly.batch.duration`), and every metric has the attributes `name` and `kind`.
     """
 
     def __init__(self, *, meter_provider: Any = None) -> None:

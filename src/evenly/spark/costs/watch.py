@@ -17,11 +17,13 @@ from evenly.costs.placing import DealingChoice
 from evenly.costs.report import InstanceReport
 from evenly.costs.scheduler import BatchDecision
 from evenly.errors import InvalidParameter
+from evenly.facts.of_costs import cost_batch
 from evenly.kernels.types import F64
 from evenly.measures.load import imbalance_pct
 from evenly.notebook import shown
 from evenly.numbers import plain
 from evenly.spark.costs.candidates import by_best_key
+from evenly.spark.job_facts import JobFacts
 from evenly.spark.jvm.observed import is_observed
 from evenly.spark.remembering.costs import CostMemory
 from evenly.worker.executing import REPORT
@@ -66,6 +68,7 @@ class CostWatch:
         self._learnt: CostModel | None = None
         self._batches: deque[WatchedBatch] = deque(maxlen=_BATCHES)
         self._kept: CostMemory | None = None
+        self._facts = JobFacts("apply_by_cost")
 
     def keep_in(self, kept: CostMemory) -> None:
         """Have what is measured written there, too."""
@@ -83,7 +86,14 @@ class CostWatch:
         self._model, self._decision, self._candidates, self._ran = model.copy(), decision, candidates, ran
         if self._kept is not None:
             before = self._model.copy()
-            self._kept.await_reports(name, lambda told: _learnt(before, candidates, _numbered(told)))
+
+            def learnt(told: tuple[InstanceReport, ...]) -> CostModel:
+                self._tell(told)
+                return _learnt(before, candidates, _numbered(told))
+
+            self._kept.await_reports(name, learnt)
+        else:
+            self._facts.await_reports(ran.sparkSession, name, lambda told: self._tell(_read(told)))
         return ran.observe(self._observation, F.expr(f"collect_list({REPORT}) as {REPORT}"))
 
     def take(self, batch_id: int, decision: BatchDecision, reports: Sequence[InstanceReport], model: CostModel) -> None:
@@ -164,13 +174,22 @@ class CostWatch:
             told = self._observation.get.get(REPORT)
             if told is not None:
                 self._ran = None
-                self._known = _numbered([InstanceReport.from_bytes(bytes(data)) for data in told])
+                self._known = _numbered(_read([bytes(data) for data in told]))
+                self._tell(self._known)
         return self._known
+
+    def _tell(self, reports: Sequence[InstanceReport]) -> None:
+        if reports:
+            self._facts.tell(lambda _: cost_batch(0, reports))
 
 
 def _learnt(model: CostModel, candidates: tuple[str, ...], told: tuple[InstanceReport, ...]) -> CostModel:
     """What is known after a run: what was known before, and what it reported."""
     return by_best_key(told, candidates) if candidates else model.copy().learn_all(told)
+
+
+def _read(told: Sequence[bytes]) -> list[InstanceReport]:
+    return [InstanceReport.from_bytes(data) for data in told]
 
 
 def _numbered(reports: Sequence[InstanceReport]) -> tuple[InstanceReport, ...]:

@@ -20,6 +20,7 @@ from evenly.kernels.types import F64
 from evenly.keys.dkg import DKG
 from evenly.keys.mapping import Mapping
 from evenly.keys.regret import GuessedKeys, guessed_mapping
+from evenly.spark.described import described
 from evenly.spark.frames import check_frame
 from evenly.spark.keyed.keys import Key, key_id, key_names, type_names
 from evenly.spark.python_workers import on_workers
@@ -44,7 +45,7 @@ def learn_by_time(df: DataFrame, *, key: Key, instances: int, times: GroupTimes)
     learner = DKG.automatic(checked_instances(instances), ids="xxhash64")
     counted = df.select(key_id(names).alias("id")).groupBy("id").count().coalesce(_MOST_TASKS)
     loads = GroupLoads(times.estimates, learner.bucket_count, learner.counters)
-    with worker_errors():
+    with worker_errors(), described(df.sparkSession, f"count groups of {', '.join(names)}"):
         told = counted.mapInArrow(on_workers(df.sparkSession, loads), LOADS).collect()
     found = _together(told, loads.estimates.guesses, learner.bucket_count)
     mapping = guessed_mapping(found, learner, columns=names)

@@ -32,6 +32,7 @@ from evenly.keys.mapping import Mapping
 from evenly.keys.native_counts import ORDER_BITS, ORDERS, NativeCounts, fine_buckets, octave_bit
 from evenly.keys.turns import TURNS
 from evenly.sketches.hashing import derive
+from evenly.spark.described import described
 from evenly.spark.features import Feature, has
 from evenly.spark.frames import check_frame
 from evenly.spark.jvm.row_order import comes_shuffled
@@ -118,7 +119,8 @@ def learn_mapping(
     rows, whole = _loads(df, names, weight)
     weighted = weight is not None
     taken = _weighted(rows, reserve, seed, weighted=weighted, ordered=not comes_shuffled(df))
-    counts = _counted(_by_bucket(taken, fine_buckets(learner()), weighted=weighted), weighted=weighted)
+    with described(df.sparkSession, f"learn mapping of {', '.join(names)}"):
+        counts = _counted(_by_bucket(taken, fine_buckets(learner()), weighted=weighted), weighted=weighted)
     # Sums of whole numbers are exact, in any order, up to a limit.
     counts = counts if whole and counts.weights[:, 0].sum() < _EXACT else counts.coarse()
     return replace(counts.mapping(learner, columns=names), types=type_names(df, names))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 from pyspark.sql import DataFrame, Observation
@@ -11,10 +13,12 @@ from pyspark.sql import functions as F
 from evenly.costs.group_report import GroupReport
 from evenly.costs.group_times import GroupTimes
 from evenly.errors import InvalidParameter
+from evenly.facts.of_costs import group_batch
 from evenly.kernels.types import F64
 from evenly.keys.mapping import Mapping
 from evenly.measures.load import imbalance_pct
 from evenly.notebook import shown
+from evenly.spark.job_facts import JobFacts
 from evenly.spark.jvm.observed import is_observed
 from evenly.spark.placing.own_columns import own_name
 
@@ -44,12 +48,15 @@ class TimeWatch:
         self._instances = 0
         self._known: tuple[GroupReport, ...] | None = None
         self._learnt: GroupTimes | None = None
+        self._facts = JobFacts("apply_by_key")
 
     def observe(self, ran: DataFrame, before: GroupTimes, *, instances: int, mapping: Mapping | None) -> DataFrame:
         """`ran` with the observation of its reports; `before` is what was known."""
         self.check_unused()
-        self._observation = Observation()
+        name = f"evenly_times_{uuid4().hex}"
+        self._observation = Observation(name)
         self._before, self._mapping, self._instances, self._ran = before.copy(), mapping, instances, ran
+        self._facts.await_reports(ran.sparkSession, name, lambda told: self._tell(_by_instance(told)))
         return ran.observe(self._observation, F.expr(f"collect_list({REPORT}) as {REPORT}"))
 
     def check_unused(self) -> None:
@@ -85,12 +92,7 @@ class TimeWatch:
     @property
     def busy_s(self) -> F64:
         """The measured time of each instance's groups."""
-        told = self.reports
-        first = min((report.instance for report in told), default=0)  # in a union partitions are counted after those of others
-        busy_s = np.zeros(max([self._instances, *(report.instance - first + 1 for report in told)]))
-        for report in told:
-            busy_s[report.instance - first] = report.busy_s
-        return busy_s
+        return _busy_s(self.reports, self._instances)
 
     @property
     def imbalance_pct(self) -> float:
@@ -123,6 +125,24 @@ class TimeWatch:
             told = self._observation.get.get(REPORT)
             if told is not None:
                 self._ran = None
-                reports = {report.instance: report for report in (GroupReport.from_bytes(bytes(data)) for data in told)}
-                self._known = tuple(reports[instance] for instance in sorted(reports))
+                self._known = _by_instance([bytes(data) for data in told])
+                self._tell(self._known)
         return self._known
+
+    def _tell(self, reports: tuple[GroupReport, ...]) -> None:
+        if reports:
+            self._facts.tell(lambda labels: group_batch(reports, busy_s=_busy_s(reports, self._instances), labels=labels))
+
+
+def _by_instance(told: Sequence[bytes]) -> tuple[GroupReport, ...]:
+    reports = {report.instance: report for report in map(GroupReport.from_bytes, told)}
+    return tuple(reports[instance] for instance in sorted(reports))
+
+
+def _busy_s(reports: Sequence[GroupReport], instances: int) -> F64:
+    """The measured time of each instance's groups."""
+    first = min((report.instance for report in reports), default=0)  # in a union partitions are counted after those of others
+    busy_s = np.zeros(max([instances, *(report.instance - first + 1 for report in reports)]))
+    for report in reports:
+        busy_s[report.instance - first] = report.busy_s
+    return busy_s

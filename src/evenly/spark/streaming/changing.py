@@ -17,12 +17,14 @@ from pyspark.sql.types import StructType, TimestampNTZType
 from evenly.errors import CheckpointMismatch
 from evenly.keys.mapping import Mapping
 from evenly.keys.query_instructions import Change
+from evenly.keys.versions import Version
+from evenly.spark.described import described
 from evenly.spark.keyed.keys import quoted
 from evenly.spark.placing.slot_mark import slot_names
 from evenly.spark.state.migration import check_movable, migrate_state, recover
 from evenly.spark.state.reading import JOIN, operators, read_state
 from evenly.spark.streaming import mapping_store
-from evenly.spark.streaming.mapping_store import MappingStore, Version
+from evenly.spark.streaming.mapping_store import MappingStore
 
 _LOG = logging.getLogger(__name__)
 
@@ -89,7 +91,8 @@ def change_by_moving(
     new = replace(mapping, version=store.versions[-1].number + 1)
     old = store.mapping(store.versions[-1].number)
     store.propose(new)
-    moved = migrate_state(spark, checkpoint, key=store.placement.key, slot=store.placement.slot, old=old, new=new)
+    with described(spark, f"move state of {', '.join(store.placement.key)} to version {new.version} of its mapping"):
+        moved = migrate_state(spark, checkpoint, key=store.placement.key, slot=store.placement.slot, old=old, new=new)
     mapping_store.reached("moved")
     told = {**figures, "moved_state_rows": float(moved.rows_moved), "state_rows": float(moved.rows), "move_s": moved.seconds}
     return _enforced(store, Version(new.version, reason, ((new.version, None),), figures=told))

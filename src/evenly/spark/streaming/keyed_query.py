@@ -20,12 +20,13 @@ from typing import NamedTuple
 from pyspark.errors import PySparkException
 from pyspark.sql.streaming.query import StreamingQuery
 
-from evenly.errors import CheckpointMismatch, ImmovableState, WaitsForItself
+from evenly.errors import CheckpointMismatch, ImmovableState, InvalidParameter, WaitsForItself
 from evenly.keys import query_instructions as do
 from evenly.keys.batches import Batch
 from evenly.keys.controller import DriftController
 from evenly.keys.mapping import Mapping
 from evenly.keys.query_machine import QueryMachine
+from evenly.keys.versions import Version
 from evenly.spark.jvm.query_news import hear
 from evenly.spark.jvm.read_rows import ReadRows
 from evenly.spark.streaming import mapping_store
@@ -33,9 +34,10 @@ from evenly.spark.streaming.carrying import Carrying, Event
 from evenly.spark.streaming.changing import bring_in_force, check_change
 from evenly.spark.streaming.kept_rows import KeptRows
 from evenly.spark.streaming.keyed_facts import KeyedFacts
-from evenly.spark.streaming.mapping_store import MappingStore, Version
+from evenly.spark.streaming.mapping_store import MappingStore
 from evenly.spark.streaming.movable import REFUSALS, why_immovable, why_not_again
 from evenly.spark.streaming.observing import BatchReport, Observation, ProgressListener
+from evenly.spark.streaming.requests import Requests
 from evenly.spark.streaming.running_query import RunningQuery, teller_of
 from evenly.spark.streaming.starting import Pipeline
 from evenly.spark.streaming.waiting import forgotten_end
@@ -88,6 +90,7 @@ class KeyedQuery(RunningQuery):
         except BaseException:
             self._unwatch()
             raise
+        self._requests = Requests(self, pipeline.spark, pipeline.checkpoint)
         self._tellers = (self._facts.teller,)
         self._facts.begin(self.id, self.name)
         if controller is not None:
@@ -212,6 +215,19 @@ class KeyedQuery(RunningQuery):
         number = self._machine.version if answer is None else answer.version
         return next(version for version in self._store.versions if version.number == number)
 
+    def roll_back(self, version: int) -> Version:
+        """Bring the mapping of an earlier version in force again, as a new version: see `change_mapping`.
+
+        It is the mapping that goes back, never the state: that is moved to where this mapping looks for it. The controller may
+        change it again, if batches say that this pays; `controller=False` at the next start keeps it.
+        """
+        if version not in {it.number for it in self.versions}:
+            raise InvalidParameter(f"there is no version {version!r} of the mapping: there are 1 to {self.versions[-1].number}")
+        earlier, in_force = self._store.mapping(version), self.mapping
+        if replace(earlier, version=in_force.version) == in_force:
+            return self.versions[-1]
+        return self.change_mapping(earlier, reason=f"back to version {version}, as asked for")
+
     def stop(self) -> None:
         """Stop the query, after a change that is under way. `stream_by_key` with the same checkpoint starts it again.
 
@@ -223,12 +239,12 @@ class KeyedQuery(RunningQuery):
             query, run = self._between_changes()
             query.stop()
             self._facts.ended(run)
+            self._requests.end()
 
     def _known(self) -> dict[str, object]:
-        version = self.versions[-1]
-        changes, refusals = len(self.changes), len(self.refusals)
-        told = f"version {version.number} ({version.reason}), {changes} changes, {refusals} refused"
-        return super()._known() | {"instances": self._store.placement.instances, "mapping": told}
+        last, placement = self.versions[-1], self._store.placement
+        told = f"version {last.number} ({last.reason}), {len(self.changes)} changes, {len(self.refusals)} refused"
+        return super()._known() | {"instances": placement.instances, "mapping": told}
 
     def _now(self) -> tuple[StreamingQuery, int]:
         with self._carrying.lock:

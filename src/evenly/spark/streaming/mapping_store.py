@@ -10,9 +10,8 @@ the new one.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,16 +19,22 @@ from pyspark.sql import SparkSession
 
 from evenly.errors import CheckpointMismatch, DamagedData, EvenlyError
 from evenly.keys.mapping import Mapping
+from evenly.keys.versions import (
+    FORMAT,
+    FORMAT_VERSION,
+    LOG,
+    Version,
+    digest_of,
+    digests_of,
+    mapping_file,
+    versions_of,
+)
 from evenly.sealed import opened, sealed
 from evenly.spark.jvm.hadoop_files import Folder
 from evenly.spark.jvm.java_errors import Py4JJavaError
 from evenly.spark.placing.mapping_check import check_fit, hashed_alike
 from evenly.spark.placing.placement import Span
 from evenly.spark.state import lineage
-
-FORMAT = "evenly.versions"
-FORMAT_VERSION = 1
-_LOG = "versions.json"
 
 
 def _nothing(step: str) -> None:
@@ -59,21 +64,6 @@ class Placement:
         return {**asdict(self), "key": list(self.key), "types": list(self.types)}
 
 
-@dataclass(frozen=True)
-class Version:
-    """One version of a query's mapping: since when and why it is in force.
-
-    `spans` are the mappings of the query from then on, as (version, first window start in microseconds since 1970);
-    without windows there is one. `figures` are what was expected and measured: λ before, expected and after, load moved.
-    """
-
-    number: int
-    reason: str
-    spans: tuple[tuple[int, int | None], ...]
-    written_at: str = ""
-    figures: dict[str, float] = field(default_factory=dict)
-
-
 class MappingStore:
     """Reads and writes the versions of one query's mapping."""
 
@@ -92,10 +82,10 @@ class MappingStore:
 
         Refused: a query that has begun without them, a broken file, and a placement other than the stored one.
         """
-        if not self._folder.has(_LOG):
+        if not self._folder.has(LOG):
             if self.begun():
                 raise CheckpointMismatch(
-                    f"the query of checkpoint {self._checkpoint.path} has begun, but {self._folder.path}/{_LOG} is missing, so "
+                    f"the query of checkpoint {self._checkpoint.path} has begun, but {self._folder.path}/{LOG} is missing, so "
                     "nobody knows where its keys are: restore that folder from a backup, or start with a new checkpoint"
                 )
             self.versions = ()
@@ -106,18 +96,17 @@ class MappingStore:
         content = self._read_log()
         self._check_placement(content)
         try:
-            self._digests = {int(number): digest for number, digest in content["mappings"].items()}
-            self.versions = tuple(_version(entry) for entry in content["versions"])
+            self._digests, self.versions = digests_of(content), versions_of(content)
         except (LookupError, TypeError, ValueError, AttributeError) as error:
-            raise self._damaged(_LOG, str(error)) from error
+            raise self._damaged(LOG, str(error)) from error
         return self.versions
 
     def mapping(self, number: int) -> Mapping:
         """The mapping of a version, as it was written."""
-        name = _file(number)
+        name = mapping_file(number)
         text = self._read(name)
-        if number in self._digests and _digest(text) != self._digests[number]:
-            raise self._damaged(name, f"its checksum is not the one in {_LOG}")
+        if number in self._digests and digest_of(text) != self._digests[number]:
+            raise self._damaged(name, f"its checksum is not the one in {LOG}")
         return self._typed(Mapping.from_json(text, source=f"{self._folder.path}/{name}"))
 
     def _typed(self, mapping: Mapping) -> Mapping:
@@ -130,14 +119,14 @@ class MappingStore:
 
     def proposed(self, number: int) -> bool:
         """Whether a mapping has been written for a version, in force or not."""
-        return self._folder.has(_file(number))
+        return self._folder.has(mapping_file(number))
 
     def propose(self, mapping: Mapping) -> None:
         """Write the mapping of a version that is not in force yet."""
         self.check_unchanged()
         text = replace(mapping, columns=self.placement.key, types=self.placement.types).to_json()
-        self._folder.write(_file(mapping.version), text)
-        self._digests[mapping.version] = _digest(text.encode())
+        self._folder.write(mapping_file(mapping.version), text)
+        self._digests[mapping.version] = digest_of(text.encode())
         reached("proposed")
 
     def begin(self, mapping: Mapping, reason: str, *, given: bool) -> Mapping:
@@ -147,7 +136,7 @@ class MappingStore:
         placement, or another one was `given`: both go on under what is written, and not each under its own.
         """
         fitted = replace(mapping, columns=self.placement.key, types=self.placement.types)
-        text, name = fitted.to_json(), _file(fitted.version)
+        text, name = fitted.to_json(), mapping_file(fitted.version)
         self._own = self._folder.make(name, text)
         if not self._own:
             there = None if given else self._left_by_another(name)
@@ -156,11 +145,11 @@ class MappingStore:
                 self._folder.write(name, text)
             else:
                 fitted, text = there, self._read(name).decode()
-        self._digests = {fitted.version: _digest(text.encode())}
+        self._digests = {fitted.version: digest_of(text.encode())}
         stamped = Version(fitted.version, reason, ((fitted.version, None),), written_at=_now())
         reached("proposed")
-        if not self._folder.make(_LOG, self._log((stamped,))) and not self._same_log():
-            self._folder.write(_LOG, self._log((stamped,)))
+        if not self._folder.make(LOG, self._log((stamped,))) and not self._same_log():
+            self._folder.write(LOG, self._log((stamped,)))
         self.load()
         reached("enforced")
         return fitted
@@ -168,8 +157,8 @@ class MappingStore:
     def take_back(self) -> None:
         """Remove the first version of a start that failed: it binds nobody. Not if a query has begun, or another wrote it."""
         if self._own and self._is_unchanged() and not self.begun():
-            self._folder.remove(_LOG)
-            self._folder.remove(_file(self.versions[-1].number))
+            self._folder.remove(LOG)
+            self._folder.remove(mapping_file(self.versions[-1].number))
 
     def _left_by_another(self, name: str) -> Mapping | None:
         """The mapping that is there, if it can be that of this placement."""
@@ -193,7 +182,7 @@ class MappingStore:
         """Put a version in force. Its mappings must have been proposed."""
         for number, _ in version.spans:
             if number not in self._digests:
-                self._digests[number] = _digest(self._read(_file(number)))
+                self._digests[number] = digest_of(self._read(mapping_file(number)))
         self._write_log((*self.versions, replace(version, written_at=_now())))
         reached("enforced")
 
@@ -215,7 +204,7 @@ class MappingStore:
 
     def _is_unchanged(self) -> bool:
         """Whether the log is what this one last read or wrote."""
-        return not self.versions or (self._folder.has(_LOG) and _digest(self._read(_LOG)) == self._seen)
+        return not self.versions or (self._folder.has(LOG) and digest_of(self._read(LOG)) == self._seen)
 
     def check_unchanged(self) -> None:
         """Refuse to write over the mappings of another run: its state would be looked for under those of this one."""
@@ -236,23 +225,23 @@ class MappingStore:
     def _write_log(self, versions: tuple[Version, ...]) -> None:
         self.check_unchanged()
         text = self._log(versions)
-        self._folder.write(_LOG, text)
-        self._seen = _digest(text.encode())
+        self._folder.write(LOG, text)
+        self._seen = digest_of(text.encode())
         self.versions = versions
 
     def _read_log(self) -> dict[str, Any]:
-        text = self._read(_LOG)
-        self._seen = _digest(text)
+        text = self._read(LOG)
+        self._seen = digest_of(text)
         content = opened(
             text,
             kind=FORMAT,
             version=FORMAT_VERSION,
             what="log of mappings",
-            source=f"{self._folder.path}/{_LOG}",
-            damaged=lambda why: self._damaged(_LOG, why),
+            source=f"{self._folder.path}/{LOG}",
+            damaged=lambda why: self._damaged(LOG, why),
         )
         if not content.get("versions"):
-            raise self._damaged(_LOG, "it names no version")
+            raise self._damaged(LOG, "it names no version")
         return content
 
     def _check_placement(self, content: dict[str, Any]) -> None:
@@ -284,27 +273,9 @@ class MappingStore:
         )
 
 
-def _version(entry: dict[str, Any]) -> Version:
-    return Version(
-        number=int(entry["number"]),
-        reason=str(entry["reason"]),
-        spans=tuple((int(number), None if from_us is None else int(from_us)) for number, from_us in entry["spans"]),
-        written_at=str(entry["written_at"]),
-        figures={str(name): float(value) for name, value in entry["figures"].items()},
-    )
-
-
 def _remedy(name: str, stored: Any) -> str:
     return f"Cast the key columns to {', '.join(stored)}" if name == "types" else f"Use {name}={stored!r}"
 
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def _file(number: int) -> str:
-    return f"mapping-{number:06d}.json"
-
-
-def _digest(text: bytes) -> str:
-    return hashlib.sha256(text).hexdigest()
