@@ -46,7 +46,7 @@ def watch(
     ended = "The replay has ended: this is the last of the file." if again else ""
     with LiveWatch(title=title, source=source, host=host, port=port, token=made, ended=ended) as live:
         say(live.url)
-        note("Ctrl-C ends it.")
+        note("Ctrl-C ends it." + " Its very first start compiles for some seconds before records come." * demo)
         if browser:
             webbrowser.open(live.url)
         try:

@@ -127,6 +127,7 @@ function over(run, id, series, unit, readout, height) {
     const value = series[0].of(batches[place])
     if (finite(value)) drawn.append(svg("circle", { class: "dot", cx: x(place), cy: y(value), r: 4 }))
     byId(`${id}-now`).textContent = readout(batches[place])
+    drawn.setAttribute("aria-label", readout(batches[place]))
   }
   box.replaceChildren(drawn)
 }
@@ -148,6 +149,7 @@ function bars(id, loads, unit, readout, { kind = "bar", signals = [] } = {}) {
   })
   drawn.append(svg("line", { class: "mean", x1: left, x2: width - right, y1: y(mean), y2: y(mean) }))
   byId(`${id}-now`).textContent = readout + (listed ? "" : `; the busiest ${shown.length} of ${loads.count.toLocaleString("en-US")}`)
+  drawn.setAttribute("aria-label", byId(`${id}-now`).textContent)
   box.replaceChildren(drawn)
 }
 
@@ -263,14 +265,14 @@ function show(id, wanted) { byId(id).hidden = !wanted }
 
 function draw() {
   drawing = false
-  byId("runs").replaceChildren(...[...runs.values()].map(run => {
-    const button = html("button", "", `${run.name || run.id} (${run.kind})`)
-    button.setAttribute("aria-current", String(run.id === chosen))
-    button.onclick = () => { chosen = run.id; later() }
+  const run = runs.get(chosen) ?? runs.values().next().value  // what was chosen may be gone with the server that told of it
+  byId("runs").replaceChildren(...[...runs.values()].map(one => {
+    const button = html("button", "", `${one.name || one.id} (${one.kind})`)
+    button.setAttribute("aria-current", String(one === run))
+    button.onclick = () => { chosen = one.id; later() }
     return button
   }))
   show("runs", runs.size > 1)
-  const run = runs.get(chosen)
   byId("lead").textContent = title
   show("status", !!run)
   for (const id of ["lambda", "instances", "duration", "keys", "graph", "queues", "decisions"]) if (!run) show(`${id}-card`, false)
