@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from evenly.spark.streaming.stream_by_key import stream_by_key
     from evenly.spark.streaming.waiting import await_any_termination
     from evenly.spark.worker_errors import worker_errors
+    from evenly.watching.live import LiveWatch
 
 __all__ = [
     "CallOptions",
@@ -72,6 +73,7 @@ __all__ = [
     "JoinPlan",
     "JsonLines",
     "KeyedQuery",
+    "LiveWatch",
     "Mapping",
     "Merging",
     "NumberedRow",
@@ -124,6 +126,7 @@ _PLAIN = {
     "HttpPost": "evenly.emission.destinations",
     "JoinPlan": "evenly.keys.joins",
     "JsonLines": "evenly.facts.sinks.json_lines",
+    "LiveWatch": "evenly.watching.live",
     "Mapping": "evenly.keys.mapping",
     "NumberedRow": "evenly.emission.destinations",
     "OpenTelemetry": "evenly.facts.sinks.opentelemetry",

@@ -24,7 +24,7 @@ from evenly.diagnosis.source import check_columns
 from evenly.diagnosis.state import CheckpointDiagnosis
 from evenly.errors import InvalidCheckpoint, InvalidParameter, MissingDependency
 from evenly.files import write_whole
-from evenly.report.diagnosis_page import checkpoint_page, keys_page, log_page
+from evenly.report.diagnosis_page import checkpoint_page, keys_page, log_page, log_results
 
 _LOG_HEADINGS = ("stage", "tasks", "s", "max s", "med s", "λ time", "λ rows", "saved", "cause")
 _STAGE = 12
@@ -109,9 +109,7 @@ def log(
         write_whole(page, log_page(event_log, application, diagnosis, repeated, table))
     if json:
         parameters = {"event_log": event_log, "stages": stages, "least_seconds": least_seconds}
-        apart = [*(one.row() for one in application.own.values()), *(one.row() for one in application.unfinished)]
-        found = [finding.row() for finding in diagnosis.findings]
-        print_json("diagnose log", parameters, [application.row(diagnosis.saved_s), *found, *apart])
+        print_json("diagnose log", parameters, log_results(application, diagnosis))
     else:
         _print_log(application, diagnosis, repeated[:stages], table, page)
 

@@ -48,6 +48,11 @@ COMMANDS = {
     "run": _Command("evenly.cli.run", "run_command", "Run a dataflow on Spark: as a streaming query, or once over tables."),
     "paper": _Command("evenly.cli.paper", "app", "Rerun a published paper and compare."),
     "simulate": _Command("evenly.cli.simulate", "app", "Try groupings on your own data, without Spark."),
+    "watch": _Command(
+        "evenly.cli.watch",
+        "watch",
+        "Show what runs in the browser, while it runs: instances, λ, heavy keys, batches, backlogs and every decision.",
+    ),
 }
 
 

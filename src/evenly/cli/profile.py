@@ -126,7 +126,7 @@ def profile(
     for turn in range(repeat):
         _log_path(out, label, turn).unlink(missing_ok=True)
     if picture is not None:
-        write_whole(picture, draw_svgs([_panel(model)], columns=1)[0])
+        write_whole(picture, draw_svgs([_panel(model)], columns=1, alone=True)[0])
     if json:
         parameters = {"operator": operator, "name": label, "seconds": seconds, "precision": precision, "repeat": repeat}
         print_json("profile", parameters, _rows(model))

@@ -121,16 +121,16 @@ def run_command(
         watch.batches  # noqa: B018 - what Spark tells of the last one, while it still can
         spark.stop()
     verdict = None if batch else watch.verdict(planned) if peak is None else peak.verdict
+    results = run_results(watch.batches, verdict, watch.changes, peak, watch.instances if each_instance else {})
     if page is not None:
-        write_whole(page, run_page(flow.name, watch.batches, verdict, watch.changes, peak))
+        write_whole(page, run_page(flow.name, watch.batches, verdict, watch.changes, peak, numbers=results))
     if not watch.batches:
         source = next(one for one in flow.operators if one.kind == "source")
         what = ", ".join(filter(None, (source.format or "a function", source.path)))
         note(f"no batch was run: the source {source.name!r} ({what}) had no rows that were not read before")
     if json:
         parameters = {"dataflow": str(dataflow), "checkpoint": checkpoint, "batch": batch, "rate": rate, "plan": plan}
-        instances = watch.instances if each_instance else {}
-        print_json("run", parameters, run_results(watch.batches, verdict, watch.changes, peak, instances))
+        print_json("run", parameters, results)
     else:
         done = f"{len(watch.batches)} batches" if len(watch.batches) != 1 else "1 batch"
         say((f"{flow.name}", "bold"), f": done after {perf_counter() - begun:.1f} s, {done}")

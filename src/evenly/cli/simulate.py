@@ -76,8 +76,9 @@ def keys(
             progress=lambda done: progress.advance(bar, done),
         )
     source = f"{len(column):,} rows of {file.name} by {key}, evaluated on all but the first {100.0 * fit_share:g} %"
+    rows = [outcome.row() for outcome in outcomes]
     if page is not None:
-        write_whole(page, simulation_page(source, [_HEADINGS, *_table(outcomes)], _panels(outcomes, counts)))
+        write_whole(page, simulation_page(source, [_HEADINGS, *_table(outcomes)], _panels(outcomes, counts), numbers=rows))
     if json:
         parameters = {
             "file": str(file),
@@ -88,7 +89,7 @@ def keys(
             "fit_share": fit_share,
             "seed": seed,
         }
-        print_json("simulate keys", parameters, [outcome.row() for outcome in outcomes])
+        print_json("simulate keys", parameters, rows)
     else:
         _print(source, outcomes, page)
 

@@ -72,9 +72,11 @@ def shuffle(
             progress=lambda done: progress.advance(bar, done),
         )
     source = f"{len(column):,} rows of {file.name} by {key}, {plain(costs_ms.mean())} ms each on average"
+    rows = [outcome.row() for outcome in outcomes]
     if page is not None:
         table = [_HEADINGS, *(_line(one) for one in outcomes)]
-        write_whole(page, simulation_page(source, table, _panels(outcomes, counts, loads), footnote=_EXPLAINED))
+        panels = _panels(outcomes, counts, loads)
+        write_whole(page, simulation_page(source, table, panels, numbers=rows, footnote=_EXPLAINED))
     if json:
         parameters = {
             "file": str(file),
@@ -88,7 +90,7 @@ def shuffle(
             "poisson": poisson,
             "seed": seed,
         }
-        print_json("simulate shuffle", parameters, [outcome.row() for outcome in outcomes])
+        print_json("simulate shuffle", parameters, rows)
     else:
         _print(source, outcomes, page)
 

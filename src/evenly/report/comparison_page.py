@@ -10,4 +10,6 @@ from evenly.report.pictures import SMALLEST, busy_bars
 def comparison_page(comparison: Comparison, *, rows: int, wait_us: float) -> str:
     """The page of `comparison`, of a job over so many rows that each waited `wait_us`."""
     drawn = picture(busy_bars(comparison), smallest=SMALLEST)
-    return rendered("comparison", comparison=comparison, picture=drawn, rows=rows, wait_us=wait_us)
+    return rendered(
+        "comparison", numbers=comparison.results(), comparison=comparison, picture=drawn, rows=rows, wait_us=wait_us
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -66,7 +66,14 @@ def log_page(
         f"{application.name} ({application.id}), {application.seconds:,.0f} s on {application.slots} slots. Event log: {source}"
     )
     apart = [application.own_told] if application.own_told else []
-    return _page("Where the time went", lead, headline, sections, [table], ". ".join([*apart, *application.notes()]))
+    told = ". ".join([*apart, *application.notes()])
+    return _page("Where the time went", lead, headline, sections, [table], log_results(application, diagnosis), told)
+
+
+def log_results(application: Application, diagnosis: LogDiagnosis) -> list[dict[str, object]]:
+    """Flat objects: the application, its findings, and what is told apart of them."""
+    apart = [*(one.row() for one in application.own.values()), *(one.row() for one in application.unfinished)]
+    return [application.row(diagnosis.saved_s), *(finding.row() for finding in diagnosis.findings), *apart]
 
 
 def _log_headline(application: Application, diagnosis: LogDiagnosis, wrong: Sequence[Repeated]) -> str:
@@ -116,7 +123,7 @@ def keys_page(source: str, diagnosis: KeysDiagnosis, table: Sequence[Sequence[st
         ("heaviest keys", diagnosis.unit, "share"),
         *((one.key, f"{one.rows:,}", f"{one.share:.2%}") for one in diagnosis.heaviest),
     ]
-    return _page("How even the keys are", lead, headline, sections, [table, heavy], COMBINED)
+    return _page("How even the keys are", lead, headline, sections, [table, heavy], diagnosis.results(), COMBINED)
 
 
 def checkpoint_page(diagnosis: CheckpointDiagnosis, table: Sequence[Sequence[str]]) -> str:
@@ -135,7 +142,7 @@ def checkpoint_page(diagnosis: CheckpointDiagnosis, table: Sequence[Sequence[str
         for store in diagnosis.stores[:MOST_SECTIONS]
     ]
     lead = f"Checkpoint {diagnosis.checkpoint}, after batch {diagnosis.stores[0].batch}"
-    return _page("Where the state is", lead, diagnosis.advice.rstrip("."), sections, [table])
+    return _page("Where the state is", lead, diagnosis.advice.rstrip("."), sections, [table], diagnosis.results())
 
 
 def _array(rows: Sequence[float]) -> F64:
@@ -148,16 +155,16 @@ def _page(
     headline: str,
     sections: Sequence[Section],
     tables: Sequence[Sequence[Sequence[str]]],
+    numbers: Sequence[Mapping[str, object]],
     remark: str = "",
 ) -> str:
-    pictures = [section.picture for section in sections]
     return rendered(
         "diagnosis",
+        numbers=numbers,
         title=title,
         lead=lead,
         headline=headline,
         sections=sections,
-        pictures=pictures,
         tables=tables,
         remark=remark,
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,8 +13,9 @@ from matplotlib.figure import Figure
 
 from evenly.diagnosis.stages import PastStage, tallest
 from evenly.kernels.types import F64, I64
+from evenly.look.palette import EVEN, UNEVEN
 from evenly.report.page import picture
-from evenly.report.pictures import EVEN, INK, SMALLEST, STYLE, UNEVEN
+from evenly.report.pictures import SMALLEST, STYLE, Tips, as_svg, draw_mean
 
 MOST_BARS = 160
 ABOVE = 1.1
@@ -50,24 +50,24 @@ def bars(panels: Sequence[Loads], *, same_scale: bool = False) -> Markup:
 def _drawn(panel: Loads, top: float) -> str:
     with rc_context(STYLE):
         figure = Figure(figsize=(4.2, 2.9), layout="constrained")
-        _draw(figure.subplots(), panel, top)
-        buffer = io.StringIO()
-        figure.savefig(buffer, format="svg", metadata={"Date": None})
-    drawn = buffer.getvalue()
-    return drawn[drawn.index("<svg") :]
+        tips = Tips()
+        _draw(figure.subplots(), panel, top, tips)
+        return as_svg(figure, tips)
 
 
-def _draw(place: Any, panel: Loads, top: float) -> None:
+def _draw(place: Any, panel: Loads, top: float, tips: Tips) -> None:
     values = np.asarray(panel.values, np.float64)
     mean = float(values.mean())
     many = values.size > MOST_BARS
     shown = tallest(values, MOST_BARS) if many else values
     at = np.arange(shown.size)
-    place.bar(at, shown, width=0.8, color=np.where(shown > ABOVE * mean, UNEVEN, EVEN))
-    place.axhline(mean, color=INK, linewidth=1, linestyle=(0, (4, 3)))
-    place.annotate(
-        "mean", (1.0, mean), xycoords=("axes fraction", "data"), xytext=(4, 0), textcoords="offset points", va="center"
-    )
+    drawn = place.bar(at, shown, width=0.8, color=np.where(shown > ABOVE * mean, UNEVEN, EVEN))
+    for number, bar in enumerate(drawn):
+        which = panel.x_label if many else f"{panel.x_label} {number}"
+        tips.put(
+            bar, f"{which}: {shown[number]:,.6g} {panel.y_label}, {shown[number] / mean if mean else 1.0:.2f} times the mean"
+        )
+    draw_mean(place, mean)
     place.set_title(panel.title, fontsize=10.5)
     place.set_ylabel(panel.y_label)
     place.set_xlabel(f"{panel.x_label}s, {values.size:,} of them, the largest first" if many else panel.x_label)

@@ -14,24 +14,26 @@ from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import FuncFormatter
 
 from evenly.kernels.types import F64
+from evenly.look.palette import GRID, GROUND, INK, PALETTE, SERIES
 from evenly.numbers import plain
-from evenly.report.pictures import EVEN, INK, STYLE, UNEVEN
+from evenly.report.pictures import STYLE, Tips, as_svg
 
+_SERIES = {name: PALETTE[name].light for name in SERIES}
 COLOURS: Mapping[str, str] = {
-    "dkg": EVEN,
-    "evenly": "#0b4f6c",
-    "zipf-1.0": "#5b7fa6",
-    "zipf-2.0": EVEN,
-    "zipf-3.0": "#8a5a9e",
+    "dkg": _SERIES["even"],
+    "evenly": _SERIES["navy"],
+    "zipf-1.0": _SERIES["blue"],
+    "zipf-2.0": _SERIES["even"],
+    "zipf-3.0": _SERIES["purple"],
     "o-apx": INK,
-    "universal": UNEVEN,
-    "modulo": "#d9a441",
-    "sia": "#a0a8b2",
-    "one-instance": "#a0a8b2",
-    "pkg": "#8a5a9e",
-    "pkg-distinct": "#c49bd3",
-    "dkg+pkg": "#5b7fa6",
-    "dkg-wosim": "#b0566b",
+    "universal": _SERIES["uneven"],
+    "modulo": _SERIES["amber"],
+    "sia": _SERIES["grey"],
+    "one-instance": _SERIES["grey"],
+    "pkg": _SERIES["purple"],
+    "pkg-distinct": _SERIES["lilac"],
+    "dkg+pkg": _SERIES["blue"],
+    "dkg-wosim": _SERIES["rose"],
 }
 _YARDSTICK = "o-apx"
 """Drawn broad and pale, because good groupings lie on it."""
@@ -48,7 +50,7 @@ _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "h")
 _DASHES: tuple[Any, ...] = ("-", (0, (4, 2)), (0, (1.5, 2)), (0, (5, 2, 1, 2)))
 _LEVELS: tuple[Any, ...] = ((0, (1, 1.5)), (0, (5, 3)))
 _HATCHES = ("", "///", "...")
-_OTHERS = ("#5b7fa6", "#8a5a9e", "#d9a441", "#7c8f3f", "#b0566b", "#3f8f8a", "#c49bd3", "#8c6d4f")
+_OTHERS = tuple(_SERIES[name] for name in ("blue", "purple", "amber", "navy", "rose", "brown", "lilac", "grey"))
 
 
 @dataclass(frozen=True)
@@ -157,8 +159,9 @@ def draw_png(panels: Sequence[Panel], *, columns: int = 2) -> bytes:
     return buffer.getvalue()
 
 
-def draw_svgs(panels: Sequence[Panel], *, columns: int = 2) -> list[str]:
-    """Each panel as SVG text that a page can hold, narrow enough for a telephone, with what its lines mean below it."""
+def draw_svgs(panels: Sequence[Panel], *, columns: int = 2, alone: bool = False) -> list[str]:
+    """Each panel as SVG text that a page can hold, narrow enough for a telephone, with what its lines mean below it.
+    `alone`: for files of their own."""
     colours = _colours([name for panel in panels for name in _names(panel)])
     found = []
     for panel in panels:
@@ -166,12 +169,10 @@ def draw_svgs(panels: Sequence[Panel], *, columns: int = 2) -> list[str]:
             wide = _NARROW_INCHES if columns > 1 else _WIDE_INCHES
             canvas = Canvas(figsize=(wide, _HIGH_INCHES), layout="constrained")
             place = canvas.subplots()
-            _draw_panel(canvas, place, panel, colours)
+            tips = Tips()
+            _draw_panel(canvas, place, panel, colours, tips)
             _legend_below(canvas, place, wide)
-            buffer = io.StringIO()
-            canvas.savefig(buffer, format="svg", metadata={"Date": None})
-        drawn = buffer.getvalue()
-        found.append(drawn[drawn.index("<svg") :])
+            found.append(as_svg(canvas, tips, alone=alone))
     return found
 
 
@@ -193,7 +194,7 @@ def _draw(panels: Sequence[Panel], columns: int) -> Canvas:
     axes = canvas.subplots(rows, columns, squeeze=False).ravel()
     colours = _colours([name for panel in panels for name in _names(panel)])
     for place, panel in zip(axes, panels, strict=False):
-        _draw_panel(canvas, place, panel, colours)
+        _draw_panel(canvas, place, panel, colours, Tips())
         if isinstance(panel, Curves):
             place.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))
         elif isinstance(panel, Bars):
@@ -203,13 +204,13 @@ def _draw(panels: Sequence[Panel], columns: int) -> Canvas:
     return canvas
 
 
-def _draw_panel(canvas: Canvas, place: Any, panel: Panel, colours: Mapping[str, str]) -> None:
+def _draw_panel(canvas: Canvas, place: Any, panel: Panel, colours: Mapping[str, str], tips: Tips) -> None:
     place.set_title(panel.title, fontsize=10.5)
     place.set_xlabel(panel.x_label)
     if isinstance(panel, Curves):
-        _draw_curves(place, panel, colours)
+        _draw_curves(place, panel, colours, tips)
     elif isinstance(panel, Bars):
-        _draw_bars(place, panel, colours)
+        _draw_bars(place, panel, colours, tips)
     else:
         _draw_heat_map(canvas, place, panel)
 
@@ -227,7 +228,7 @@ def _colours(names: Sequence[str]) -> dict[str, str]:
     return {**COLOURS, **{name: spare[i % len(spare)] for i, name in enumerate(unnamed)}}
 
 
-def _draw_curves(place: Any, panel: Curves, colours: Mapping[str, str]) -> None:
+def _draw_curves(place: Any, panel: Curves, colours: Mapping[str, str], tips: Tips) -> None:
     names = list(dict.fromkeys(curve.name for curve in panel.curves))
     beneath, above = _covered([curve for curve in panel.curves if not curve.published], log_y=panel.log_y)
     for curve in panel.curves:
@@ -235,18 +236,21 @@ def _draw_curves(place: Any, panel: Curves, colours: Mapping[str, str]) -> None:
         # Things without an order have no line between them, and series stand side by side.
         beside = _BESIDE * (names.index(curve.name) - (len(names) - 1) / 2.0) if panel.x_names else 0.0
         x = [at + beside for at in curve.x]
+        told = _told(panel, curve)
         if curve.published:
-            place.plot(
+            (points,) = place.plot(
                 x, curve.y, label=curve.label, linestyle="", marker=marker, zorder=4,
                 markersize=6.0 if curve.worst else 9.0, markerfacecolor="none", markeredgecolor=colour, markeredgewidth=1.6,
             )  # fmt: skip
+            tips.put(points, *told)
             continue
         covering, covered_by = above[id(curve)], beneath[id(curve)]
         pale = covered_by > 0 or curve.name == _YARDSTICK
         if panel.x_names:
-            place.plot(x, curve.y, label=curve.label, linestyle="", color=colour, marker=marker, markersize=5.5)
+            (points,) = place.plot(x, curve.y, label=curve.label, linestyle="", color=colour, marker=marker, markersize=5.5)
+            tips.put(points, *told)
             continue
-        place.plot(
+        (line,) = place.plot(
             x,
             curve.y,
             label=curve.label,
@@ -256,9 +260,19 @@ def _draw_curves(place: Any, panel: Curves, colours: Mapping[str, str]) -> None:
             alpha=0.45 if pale else 1.0,
             marker=marker,
             markersize=3.6 + 1.5 * min(covered_by, 3),
-            markerfacecolor="white" if curve.worst else colour,
+            markerfacecolor=GROUND if curve.worst else colour,
         )
+        tips.put(line, *told)
     _draw_axes(place, panel)
+
+
+def _told(panel: Curves, curve: Curve) -> list[str]:
+    """What each point of a curve stands for."""
+    named = {float(at): name for at, name in enumerate(panel.x_names, start=1)}
+    return [
+        f"{curve.label}: {panel.y_label} {plain(y)} at {named.get(float(x)) or f'{panel.x_label} {plain(x, 6)}'}"
+        for x, y in zip(curve.x, curve.y, strict=True)
+    ]
 
 
 def _draw_axes(place: Any, panel: Curves) -> None:
@@ -286,7 +300,7 @@ def _draw_axes(place: Any, panel: Curves) -> None:
     place.yaxis.set_major_formatter(FuncFormatter(_tick))
     place.set_ylabel(panel.y_label)
     place.spines[["top", "right"]].set_visible(False)
-    place.grid(visible=True, color="#e6eaee", linewidth=0.7)
+    place.grid(visible=True, color=GRID, linewidth=0.7)
 
 
 def _covered(curves: Sequence[Curve], *, log_y: bool) -> tuple[dict[int, int], dict[int, int]]:
@@ -317,14 +331,16 @@ def _tick(value: float, _: int) -> str:
     return plain(value, 6)
 
 
-def _draw_bars(place: Any, panel: Bars, colours: Mapping[str, str]) -> None:
+def _draw_bars(place: Any, panel: Bars, colours: Mapping[str, str], tips: Tips) -> None:
     for number, (name, values) in enumerate(panel.values.items()):
         rounded, times = np.unique(np.round(values / panel.width) * panel.width, return_counts=True)
         # Bars beneath are broad and those above narrow and hatched, so that one series does not hide another.
         width = panel.width * 0.85 * (1.0 - 0.35 * min(number, 2))
-        place.bar(
+        drawn = place.bar(
             rounded, times, width=width, color=colours[name], alpha=0.85, label=name, hatch=_HATCHES[number % len(_HATCHES)]
         )
+        for bar, value, count in zip(drawn, rounded, times, strict=True):
+            tips.put(bar, f"{name}: {panel.x_label} {plain(float(value), 6)}, {count} runs")
     for number, (label, level) in enumerate(panel.levels.items()):
         place.axvline(level, label=label, color=INK, linewidth=1.3, linestyle=_LEVELS[number % len(_LEVELS)])
     place.xaxis.set_major_formatter(FuncFormatter(_tick))

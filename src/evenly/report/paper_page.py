@@ -34,7 +34,7 @@ class Paper:
 
 
 def paper_page(paper: Paper, figures: Sequence[PaperFigure]) -> str:
-    """One self-contained page: no script, nothing loaded from elsewhere."""
+    """One self-contained page, with every point of every figure in it."""
     verdicts = [verdict for figure in figures for verdict in figure.verdicts]
     rested = Counter((str(verdict["basis"]), str(verdict["verdict"])) for verdict in verdicts)
     pictures = {
@@ -44,6 +44,7 @@ def paper_page(paper: Paper, figures: Sequence[PaperFigure]) -> str:
     }
     return rendered(
         "paper",
+        numbers=[row for figure in figures for row in figure.rows()],
         paper=paper,
         figures=figures,
         pictures=pictures,

@@ -1,19 +1,20 @@
-"""Pictures, drawn with matplotlib and given as SVG text that a page can hold."""
+"""Drawings of matplotlib as SVG text that a page can hold: in the page's colours, with what each bar and point stands for."""
 
 from __future__ import annotations
 
 import io
+import re
+from collections.abc import Sequence
+from html import escape
 from typing import Any
 
 import numpy as np
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
+from evenly.look.palette import AXIS, EVEN, GROUND, INK, UNEVEN, themed
 from evenly.report.comparison import Comparison, PlacedRun
 
-UNEVEN = "#c2571a"
-EVEN = "#1b7f6b"
-INK = "#22303c"
 _MOST_NUMBERED = 16
 
 STYLE: dict[Any, Any] = {
@@ -21,7 +22,10 @@ STYLE: dict[Any, Any] = {
     "font.size": 10,
     "text.color": INK,
     "axes.labelcolor": INK,
-    "axes.edgecolor": "#9aa5b1",
+    "axes.edgecolor": AXIS,
+    "axes.facecolor": "none",
+    "figure.facecolor": GROUND,
+    "savefig.facecolor": GROUND,
     "xtick.color": INK,
     "ytick.color": INK,
     "svg.fonttype": "none",
@@ -31,6 +35,63 @@ STYLE: dict[Any, Any] = {
 
 SMALLEST = 10.0
 """The smallest letters of these pictures, in their own units."""
+
+
+class Tips:
+    """What is shown when a pointer rests on a bar or a point."""
+
+    def __init__(self) -> None:
+        self._told: list[Sequence[str]] = []
+
+    def put(self, artist: Any, *told: str) -> None:
+        """`told` of the artist: one text for a bar, one for each point of a line."""
+        artist.set_gid(f"tip-{len(self._told)}")
+        self._told.append(told)
+
+    def placed(self, drawn: str) -> str:
+        """The drawing with these texts, and without names of groups, which other drawings of the page have too."""
+        for number, told in enumerate(self._told):
+            start = drawn.find(f'<g id="tip-{number}">')
+            if start >= 0:
+                end = _end_of_group(drawn, start)
+                drawn = drawn[:start] + self._with(drawn[start:end], told) + drawn[end:]
+        return re.sub(r'<g id="[^"]*"', "<g", drawn)
+
+    def _with(self, group: str, told: Sequence[str]) -> str:
+        points = group.count("<use ")
+        if len(told) == 1 and points <= 1:
+            head, _, rest = group.partition(">")
+            return f"{head}><title>{escape(told[0])}</title>{rest}"
+        if points != len(told):
+            return group  # some lie outside: nobody knows which
+        texts = iter(told)
+        return re.sub(r"<use [^>]*/>", lambda found: f"<g><title>{escape(next(texts))}</title>{found[0]}</g>", group)
+
+
+def _end_of_group(drawn: str, start: int) -> int:
+    depth = 0
+    for found in re.finditer(r"<g\b|</g>", drawn[start:]):
+        depth += 1 if found[0] == "<g" else -1
+        if depth == 0:
+            return start + found.end()
+    return len(drawn)
+
+
+def as_svg(canvas: Figure, tips: Tips, *, alone: bool = False) -> str:
+    """A figure of matplotlib as SVG text: in the colours of the page that holds it, or `alone` in a file, on white."""
+    buffer = io.StringIO()
+    canvas.savefig(buffer, format="svg", metadata={"Date": None}, facecolor=GROUND if alone else "none")
+    drawn = buffer.getvalue()
+    drawn = tips.placed(drawn[drawn.index("<svg") :])
+    return drawn if alone else themed(drawn)
+
+
+def draw_mean(place: Any, mean: float) -> None:
+    """A dashed line across, with its name at the right."""
+    place.axhline(mean, color=INK, linewidth=1, linestyle=(0, (4, 3)))
+    place.annotate(
+        "mean", (1.0, mean), xycoords=("axes fraction", "data"), xytext=(4, 0), textcoords="offset points", va="center"
+    )
 
 
 def busy_bars(comparison: Comparison) -> list[str]:
@@ -43,16 +104,14 @@ def busy_bars(comparison: Comparison) -> list[str]:
 
 
 def _busy(run: PlacedRun, colour: str, title: str, top_s: float) -> str:
+    tips = Tips()
     with rc_context(STYLE):
         figure = Figure(figsize=(4.2, 3.4), layout="constrained")
         panel = figure.subplots()
         places = np.arange(run.busy_s.size)
-        panel.bar(places, run.busy_s, color=colour, width=0.75)
-        mean = float(run.busy_s.mean())
-        panel.axhline(mean, color=INK, linewidth=1, linestyle=(0, (4, 3)))
-        panel.annotate(
-            "mean", (1.0, mean), xycoords=("axes fraction", "data"), xytext=(4, 0), textcoords="offset points", va="center"
-        )
+        for place, bar in zip(places, panel.bar(places, run.busy_s, color=colour, width=0.75), strict=True):
+            tips.put(bar, f"instance {place}: {run.busy_s[place]:.2f} s, {run.rows[place]:,} rows")
+        draw_mean(panel, float(run.busy_s.mean()))
         panel.set_title(f"{title}: λ = {run.imbalance_pct:.1f} %, stage {run.stage_s:.1f} s", fontsize=11)
         panel.set_xlabel("instance")
         panel.set_ylabel("seconds busy")
@@ -60,7 +119,4 @@ def _busy(run: PlacedRun, colour: str, title: str, top_s: float) -> str:
             panel.set_xticks(places)
         panel.set_ylim(0.0, top_s)
         panel.spines[["top", "right"]].set_visible(False)
-        buffer = io.StringIO()
-        figure.savefig(buffer, format="svg", metadata={"Date": None})
-    drawn = buffer.getvalue()
-    return drawn[drawn.index("<svg") :]
+        return as_svg(figure, tips)

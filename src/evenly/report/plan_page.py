@@ -5,23 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from html import escape
 
+from evenly.look.palette import AXIS, GROUND, INK, PALETTE, SERIES, themed
 from evenly.planning.plan import Plan
 from evenly.planning.summary import rows
 from evenly.report.page import picture, rendered
-from evenly.report.pictures import INK
 
-_COLOURS = ("#1b7f6b", "#5b7fa6", "#c2571a", "#8a5a9e", "#d9a441", "#7c8f3f", "#b0566b", "#3f8f8a", "#8c6d4f", "#0b4f6c")
+_COLOURS = tuple(PALETTE[name].light for name in SERIES)
+_PANEL, _LINE, _SOFT = (PALETTE[name].light for name in ("panel", "line", "soft"))
 _MOST_MACHINES = 200
-_SLOT_WIDTH, _SLOT_HEIGHT, _GAP, _LABEL = 132, 64, 8, 20
+_SLOT_WIDTH, _SLOT_HEIGHT, _GAP, _LABEL = 150, 64, 8, 20
 _COLUMNS = 6
 _LETTERS = 12
 
 
 def plan_page(best: Plan, plans: Sequence[Plan], settings: Mapping[str, str]) -> str:
-    """One self-contained page: no script, nothing loaded from elsewhere."""
-    drawing = picture([machines_svg(best)], smallest=_LETTERS)
+    """One self-contained page of the plan and, if there are several, of all `plans` beside it."""
+    drawing = picture([themed(machines_svg(best))], smallest=_LETTERS)
     compared = [rows(one)[-1] for one in plans] if len(plans) > 1 else []
-    return rendered("plan", rows=rows(best), compared=compared, settings=settings, drawing=drawing)
+    numbers = [row for one in plans for row in rows(one)]
+    return rendered("plan", numbers=numbers, rows=rows(best), compared=compared, settings=settings, drawing=drawing)
 
 
 def machines_svg(plan: Plan) -> str:
@@ -52,7 +54,7 @@ def _machine(plan: Plan, place: int, x: int, y: int, wide: int, colour: Mapping[
     label = escape(f"{machine.name} ({machine.size.name})")
     high = _SLOT_HEIGHT + _LABEL + 2 * _GAP
     parts = [
-        f'<rect x="{x}" y="{y}" width="{wide}" height="{high}" rx="5" fill="#f4f6f8" stroke="#9aa5b1"/>',
+        f'<rect x="{x}" y="{y}" width="{wide}" height="{high}" rx="5" fill="{_PANEL}" stroke="{AXIS}"/>',
         f'<text x="{x + _GAP}" y="{y + 16}" font-weight="bold">{label}</text>',
     ]
     parts += [
@@ -67,16 +69,14 @@ def _slot(plan: Plan, slot: int, x: int, y: int, colour: Mapping[str, str]) -> s
     used = plan.slot_usage[slot]
     held = ", ".join(f"{one.operator} {one.threads}" for one in bundles) or "empty"
     tip = escape(f"slot {slot + 1}: {held}; {used.cpu_pct:.0f} % cpu, {used.mem_pct:.0f} % memory")
-    parts = [f'<rect x="{x}" y="{y}" width="{_SLOT_WIDTH}" height="{_SLOT_HEIGHT}" fill="white" stroke="#d8dee5"/>']
+    parts = [f'<rect x="{x}" y="{y}" width="{_SLOT_WIDTH}" height="{_SLOT_HEIGHT}" fill="{GROUND}" stroke="{_LINE}"/>']
     threads = sum(one.threads for one in bundles)
     at = float(x)
     for one in bundles:
         wide = _SLOT_WIDTH * one.threads / threads
-        parts.append(
-            f'<rect x="{at:.1f}" y="{y}" width="{wide:.1f}" height="22" fill="{colour[one.operator]}" fill-opacity=".75"/>'
-        )
+        parts.append(f'<rect x="{at:.1f}" y="{y}" width="{wide:.1f}" height="22" fill="{colour[one.operator]}"/>')
         at += wide
-    shortened = held if len(held) <= 19 else held[:18] + "…"
+    shortened = held if len(held) <= 21 else held[:20] + "…"
     parts.append(f'<text x="{x + 4}" y="{y + 38}">{escape(shortened)}</text>')
-    parts.append(f'<text x="{x + 4}" y="{y + 55}" fill="#5c6b7a">{used.cpu_pct:.0f} % cpu, {used.mem_pct:.0f} % mem</text>')
+    parts.append(f'<text x="{x + 4}" y="{y + 55}" fill="{_SOFT}">{used.cpu_pct:.0f} % cpu, {used.mem_pct:.0f} % mem</text>')
     return f"<g><title>{tip}</title>{''.join(parts)}</g>"

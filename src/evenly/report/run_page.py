@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from evenly.dataflow.reports import FlowBatch
 from evenly.numbers import plain
@@ -16,14 +16,22 @@ _LETTERS = 13
 
 
 def run_page(
-    name: str, batches: Sequence[FlowBatch], verdict: Verdict | None, changes: Sequence[Event], peak: Peak | None
+    name: str,
+    batches: Sequence[FlowBatch],
+    verdict: Verdict | None,
+    changes: Sequence[Event],
+    peak: Peak | None,
+    *,
+    numbers: Sequence[Mapping[str, object]],
 ) -> str:
-    """One self-contained page: no script, nothing loaded from elsewhere."""
+    """One self-contained page. `numbers` are what `evenly run --json` prints."""
     limit_s = None if verdict is None else verdict.trigger_s
     drawing = picture([batches_svg(batches, limit_s)], smallest=_LETTERS) if batches else ""
     last = batches[-1].operators if batches else {}
     told = [str(it) for it in changes]
-    return rendered("run", name=name, batches=batches, verdict=verdict, drawing=drawing, last=last, changes=told, peak=peak)
+    return rendered(
+        "run", numbers=numbers, name=name, batches=batches, verdict=verdict, drawing=drawing, last=last, changes=told, peak=peak
+    )
 
 
 def batches_svg(batches: Sequence[FlowBatch], trigger_s: float | None) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from evenly.report.figures import SMALLEST, Curves, draw_svgs
 from evenly.report.page import picture, rendered
@@ -16,8 +16,13 @@ KEYS_FOOTNOTE = (
 
 
 def simulation_page(
-    source: str, table: Sequence[Sequence[str]], panels: Sequence[Curves], *, footnote: str = KEYS_FOOTNOTE
+    source: str,
+    table: Sequence[Sequence[str]],
+    panels: Sequence[Curves],
+    *,
+    numbers: Sequence[Mapping[str, object]],
+    footnote: str = KEYS_FOOTNOTE,
 ) -> str:
-    """One self-contained page with the picture and the table (its first row has the headings) of a simulation."""
+    """One self-contained page with the picture, the table (its first row has the headings) and the numbers of a simulation."""
     drawn = picture(draw_svgs(panels), smallest=SMALLEST)
-    return rendered("simulation", source=source, table=table, picture=drawn, footnote=footnote)
+    return rendered("simulation", numbers=numbers, source=source, lines=table, picture=drawn, footnote=footnote)

@@ -104,4 +104,5 @@ def _lines(table: Sequence[Sequence[str]]) -> str:
 def verdict_page(papers: Sequence[PaperVerdicts], command: str) -> str:
     """One self-contained page, with the whole reason of every verdict."""
     table = tally_lines(papers)
-    return rendered("verdicts", papers=papers, command=command, table=table, words=WORDS, line=verdict_line)
+    numbers = [row for paper in papers for row in paper.rows()]
+    return rendered("verdicts", numbers=numbers, papers=papers, command=command, tallies=table, words=WORDS, line=verdict_line)

@@ -16,6 +16,8 @@ from evenly.facts.records import Fact, Graph, Kind
 from evenly.notebook import shown
 from evenly.spark.jvm.query_news import hear
 from evenly.spark.worker_errors import own_error, worker_errors
+from evenly.watching.attached import watch_here
+from evenly.watching.live import LiveWatch
 
 
 def teller_of(kind: Kind) -> Teller:
@@ -118,6 +120,25 @@ class RunningQuery:
         """Spark tells it too, a moment later, which a script that ends now would not hear."""
         for teller in self._tellers:
             teller.end(error)
+
+    def watch(self, *, host: str = "127.0.0.1", port: int = 0, token: str | None = None, names: bool = False) -> LiveWatch:
+        """A live page of this query in the browser: `url` says where, `close` ends it; in a notebook it shows itself.
+
+            page = query.watch()
+            page.url
+
+        It begins with the last records, and goes on over restarts of the query in this process. `names`: whether keys may be
+        told by what identifies them; of records before this call they are not. Needs `pip install 'evenly[watch]'`.
+        """
+        return watch_here(
+            lambda: self.facts,
+            runs=lambda: frozenset(teller.run for teller in self._tellers),
+            title=f"Query {self.name or self.id}",
+            host=host,
+            port=port,
+            token=token,
+            names=names,
+        )
 
     def begin_telling(
         self,

@@ -1,0 +1,141 @@
+"""Where the records of a live page come from: pairs of how long to wait and what has come then. No clock is read here."""
+
+from __future__ import annotations
+
+import heapq
+import os
+import stat
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
+from pathlib import Path
+
+from evenly.errors import DamagedData, InvalidParameter, MissingFile, NewerFormat, UnreadableFile
+from evenly.facts.reading import LineReader
+from evenly.facts.records import Fact
+from evenly.facts.sample import dataflow, drifting_stream, paced_sending
+
+Waited = tuple[float, Sequence[Fact | str]]
+"""How long to wait, and then records, or a text to show."""
+
+_PIECE_BYTES = 1 << 20
+_POLL_S = 0.25
+_LONGEST_PAUSE_S = 3.0
+_MOST_FILES = 200
+_ENDINGS = (".jsonl", ".jsonl.1")
+_DEMO_BATCHES, _DEMO_RESTART = 1_500, 75
+
+
+class FollowedFile:
+    """A file of JSON lines, read as far as it is written; one that is begun anew is read from its beginning."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._begin()
+        self._seen: tuple[int, int] | None = None
+
+    def _begin(self) -> None:
+        self._reader, self._at = LineReader(str(self.path)), 0
+
+    def read(self) -> Iterator[Fact]:
+        """The records that came since the last call."""
+        try:
+            with self.path.open("rb") as file:
+                now = os.fstat(file.fileno())
+                if not stat.S_ISREG(now.st_mode):
+                    raise UnreadableFile(f"{self.path} is no file: give a file of JSON lines that evenly.emit_to has written")
+                identity = (now.st_dev, now.st_ino)
+                if identity != self._seen or now.st_size < self._at:
+                    self._begin()
+                self._seen = identity
+                file.seek(self._at)
+                while piece := file.read(_PIECE_BYTES):
+                    self._at += len(piece)
+                    yield from self._reader.feed(piece)
+        except FileNotFoundError:
+            return  # between two files of one name
+        except PermissionError as error:
+            raise UnreadableFile(f"{self.path} cannot be read ({error}): run as who may read it") from error
+
+
+def files_of(path: Path) -> list[Path]:
+    """The file itself, or the JSON lines right in a folder; what a link there leads to elsewhere is left out."""
+    if not path.exists():
+        raise MissingFile(f"{path} does not exist: give a file or folder that evenly.emit_to writes to, or evenly watch --demo")
+    if not path.is_dir():
+        return [path]
+    inside = path.resolve()
+    found = (one for one in path.iterdir() if one.name.endswith(_ENDINGS) and one.resolve().parent == inside and one.is_file())
+    return sorted(found, key=lambda one: one.stat().st_mtime)[-_MOST_FILES:]
+
+
+def check_readable(path: Path) -> None:
+    """Refuses what does not begin with records."""
+    for one in files_of(path):
+        try:
+            with one.open("rb") as file:
+                list(LineReader(str(one)).feed(file.read(_PIECE_BYTES)))
+        except OSError as error:
+            raise UnreadableFile(f"{one} cannot be read ({error}): give a file that you may read") from error
+
+
+def follow(path: Path) -> Iterator[Waited]:
+    """All records that are there, and then without end those that come."""
+    followed: dict[Path, FollowedFile] = {}
+    broken: set[Path] = set()
+    while True:
+        for one in files_of(path) if path.exists() else ():
+            if one in broken:
+                continue
+            facts = followed.setdefault(one, FollowedFile(one)).read()
+            try:
+                while piece := _some(facts):
+                    yield 0.0, piece
+            except (DamagedData, NewerFormat, UnreadableFile) as error:
+                broken.add(one)
+                yield 0.0, [f"{error}. Nothing more is read from it"]
+        yield _POLL_S, []
+
+
+def _some(facts: Iterator[Fact]) -> list[Fact]:
+    return [fact for _, fact in zip(range(200), facts, strict=False)]
+
+
+def replay(path: Path, *, speed: float = 1.0) -> Iterator[Waited]:
+    """All records that are there, `speed` times as fast as they came; nobody waits longer than three seconds for the next."""
+    if not 0.0 < speed < float("inf"):
+        raise InvalidParameter(f"--speed must be above 0, got {speed}")
+    before: float | None = None
+    for fact in heapq.merge(*(_whole(one) for one in files_of(path)), key=lambda fact: fact.time):
+        passed = 0.0 if before is None else max(0.0, fact.time - before)
+        before = fact.time
+        yield min(passed / speed, _LONGEST_PAUSE_S), [fact]
+
+
+def _whole(path: Path) -> Iterator[Fact]:
+    reader = LineReader(str(path))
+    with path.open("rb") as file:
+        while piece := file.read(_PIECE_BYTES):
+            yield from reader.feed(piece)
+    yield from reader.end()
+
+
+def demonstration(begin_s: float, *, seed: int = 0) -> Iterator[Waited]:
+    """Without end: a stream whose keys drift and that is rebalanced, a dataflow beside its plan, and queues on one link."""
+    begin_s = float(int(begin_s))  # the times of its records are rounded: so all begin at once
+    streams = (
+        _endless(drifting_stream, begin_s, seed, batches=_DEMO_BATCHES, restart_after=_DEMO_RESTART),
+        _endless(dataflow, begin_s, seed, batches=120),
+        _endless(paced_sending, begin_s, seed, batches=60),
+    )
+    before = begin_s
+    for fact in heapq.merge(*streams, key=lambda fact: fact.time):
+        yield max(0.0, fact.time - before), [fact]
+        before = max(before, fact.time)
+
+
+def _endless(sample: Callable[..., Iterator[Fact]], begin_s: float, seed: int, **options: object) -> Iterator[Fact]:
+    for more in count():
+        last: Fact | None = None
+        for last in sample(seed=seed + more, begin_s=begin_s, **options):
+            yield last
+        begin_s = begin_s if last is None else last.time
