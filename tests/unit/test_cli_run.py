@@ -89,6 +89,8 @@ def test_it_writes_a_script_that_says_how_to_call_it(monkeypatch, capsys, flow):
         (("--checkpoint", "x", "--until-read", "--trigger", "1"), "leave --trigger out"),
         (("--checkpoint", "x", "--trigger", "0"), "--trigger must be seconds, from 0.001"),
         (("--batch", "--conf", "spark.x"), "--conf must be name=value"),
+        (("--batch", "--master", "nosuch"), "--master must be local, local[8], yarn, or an address"),
+        (("--batch", "--conf", "spark.master=local[2"), "--master must be local"),
         (("--batch", "--exactly-once"), "the sink 'also' is to hold every row exactly once"),
         (("--batch", "--submit", "job"), "--submit must name a file that ends in .py"),
         (("--batch", "--submit", "no/such/job.py"), "--submit must name a file in a folder that exists"),
