@@ -180,6 +180,27 @@ def test_costs_are_learnt_from_batch_to_batch_and_kept_for_a_restart(spark, line
     assert kept.model.rows >= 100.0
 
 
+def test_by_cost_to_one_sink_takes_no_more_jobs_than_a_shuffle_and_learns_all_the_same(spark, lines, tmp_path, rows):
+    def jobs(name, group, watch=None):
+        flow, at = evenly.Flow(name), tmp_path / f"{name} checkpoint"
+        read = flow.source("lines", format="parquet", path=lines, options={"maxFilesPerTrigger": "1"})
+        sized = group(read).row(size, schema="n long", name="size").row(lambda row: row.n + 1, schema="n long", name="next")
+        sized.sink("sizes", format="parquet", path=str(tmp_path / name))
+        query = evenly.run(flow, spark=spark, checkpoint=at, trigger={"availableNow": True}, watch=watch)
+        query.awaitTermination()
+        return len(spark.sparkContext.statusTracker().getJobIdsForGroup(query.runId))
+
+    before, watch = persisted(spark), evenly.FlowWatch()
+    by_cost = jobs("cost", lambda read: read.by_cost("text", instances=2), watch)
+    assert by_cost == jobs("shuffle", lambda read: read.shuffle(instances=2)) > 0
+    assert rows("cost", "n") == rows("shuffle", "n") == {(6,): 300}
+    assert persisted(spark) == before
+    kept = CostStore(spark, str(tmp_path / "cost checkpoint"), "size").newest()
+    assert (kept.last_batch, kept.state) == (2, "run")
+    assert kept.model.rows >= 100.0
+    assert [batch.operators["size"].rows_in for batch in watch.batches] == [100, 100, 100]
+
+
 def test_a_dataflow_of_functions_runs_from_its_yaml(spark, lines, tmp_path, rows):
     path = tmp_path / "flow.yaml"
     path.write_text(dataflow_yaml(fan_out(lines, tmp_path).dataflow()))

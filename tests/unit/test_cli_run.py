@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -56,6 +57,14 @@ def test_it_says_what_a_dataflow_becomes(monkeypatch, capsys, flow):
         assert line in said
 
 
+def test_what_a_dataflow_becomes_is_one_object_too(monkeypatch, capsys, flow):
+    code, printed, _ = told(monkeypatch, capsys, "run", flow, "--show", "--json")
+    assert code == 0
+    found = {(it["series"], it["operator"]): it["becomes"] for it in json.loads(printed)["results"]}
+    assert found["edge", "lines -> split"] == "shuffle: repartition(4), the rows where id > 1"
+    assert found["stage", "also"] == "sink, console, at least once"
+
+
 def test_it_writes_a_script_that_says_how_to_call_it(monkeypatch, capsys, flow):
     monkeypatch.chdir(flow.parent)
     flow.write_text(FLOW.lstrip().replace("words:", "scripted:"))
@@ -66,6 +75,9 @@ def test_it_writes_a_script_that_says_how_to_call_it(monkeypatch, capsys, flow):
     script = (flow.parent / "job.py").read_text()
     compile(script, "job.py", "exec")
     assert """checkpoint="c'",\n        trigger={'availableNow': True},\n""" in script
+    code, printed, _ = told(monkeypatch, capsys, "run", flow, "--batch", "--submit", "job.py", "--json")
+    assert (code, json.loads(printed)["results"][0]["series"]) == (0, "script")
+    assert json.loads(printed)["results"][0]["becomes"] == "spark-submit --py-files scripted.py job.py"
 
 
 @pytest.mark.parametrize(
@@ -77,6 +89,8 @@ def test_it_writes_a_script_that_says_how_to_call_it(monkeypatch, capsys, flow):
         (("--checkpoint", "x", "--until-read", "--trigger", "1"), "leave --trigger out"),
         (("--checkpoint", "x", "--trigger", "0"), "--trigger must be seconds, from 0.001"),
         (("--batch", "--conf", "spark.x"), "--conf must be name=value"),
+        (("--batch", "--master", "nosuch"), "--master must be local, local[8], yarn, or an address"),
+        (("--batch", "--conf", "spark.master=local[2"), "--master must be local"),
         (("--batch", "--exactly-once"), "the sink 'also' is to hold every row exactly once"),
         (("--batch", "--submit", "job"), "--submit must name a file that ends in .py"),
         (("--batch", "--submit", "no/such/job.py"), "--submit must name a file in a folder that exists"),

@@ -90,6 +90,21 @@ def test_second_tasks_of_new_executors_are_no_measure_of_cold_ones():
     assert "first on executor 3" in found.why
 
 
+def test_first_tasks_that_are_slower_than_all_later_ones_are_cold_though_the_later_ones_are_not_equal():
+    """Later tasks go on getting faster, and some were launched just before an end was noted. Where one of the later tasks is as
+    slow as the first ones, it is not the start."""
+    run = [9_100, 9_100, 11_300, 11_300, 3_500, 3_500, 3_700, 3_700, *[2_900] * 4, *[2_400] * 4]
+    rows = [10_200] * 4 + [13_500, 15_300, 16_300, 18_800] + [23_000] * 8
+    started = {"executor": ["0", "0", "1", "1"] * 4, "age_ms": [0] * 4 + [9_500] * 12, "slots": 4}
+    native = {"rows": rows, "operators": ("MapPartitionsRDD",), "exchange": None, **started}
+    found = diagnose_stage(stage(run, first=[1] * 7 + [0] * 9, **native))
+    assert found.cause is Cause.COLD
+    assert "first on executor 1" in found.why
+    assert found.call is None
+    run[9] = 9_000
+    assert diagnose_stage(stage(run, first=[1] * 7 + [0] * 9, **native)).cause is not Cause.COLD
+
+
 @pytest.mark.parametrize(("adaptive", "lines"), [(True, 2), (False, 1)])
 def test_more_partitions_come_with_merging_off_where_adaptive_execution_would_merge_them_again(adaptive, lines):
     run = [30_000] * 7 + [40_000]

@@ -9,7 +9,7 @@ from evenly.dataflow.ends import check_ends
 from evenly.dataflow.files import dataflow_yaml, parse_dataflow
 from evenly.dataflow.functions import load, target_of
 from evenly.dataflow.shown import shown
-from evenly.dataflow.stages import only_source, stages_of
+from evenly.dataflow.stages import forwarded_to_sink, only_source, stages_of
 from evenly.errors import InvalidDataflow
 
 ROW = {"schema": "id long"}
@@ -28,6 +28,17 @@ def built():
     )
     sizes.by_key("host", instances=4).frame("some:joined").sink("shown", format="console")
     return flow
+
+
+def test_a_row_reaches_a_sink_without_a_shuffle_by_forward_edges_alone():
+    flow = Flow("ways")
+    rows = flow.source("rows", format="parquet", path="/data/rows")
+    first = rows.by_cost("id").row(named, name="first", **ROW)
+    second = first.row(named, name="second", **ROW)
+    second.shuffle().row(named, name="third", **ROW).sink("far", format="noop")
+    assert not forwarded_to_sink(flow.dataflow(), "first")
+    second.where("id > 1").sink("near", format="noop")
+    assert [forwarded_to_sink(flow.dataflow(), name) for name in ("first", "second", "third")] == [True, True, True]
 
 
 def test_a_dataflow_that_was_built_reads_back_from_its_yaml():

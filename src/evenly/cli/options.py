@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -70,4 +71,9 @@ def session_settings(conf: Sequence[str], master: str | None) -> dict[str, str]:
         if not (name.strip() and equals):
             raise InvalidParameter(f"--conf must be name=value, such as spark.executor.memory=4g, got {text!r}")
         settings[name.strip()] = value
+    where = settings.get("spark.master", "local")
+    if not (re.fullmatch(r"local(-cluster)?(\[[^\]]+\])?|yarn", where) or "://" in where):
+        raise InvalidParameter(
+            f"--master must be local, local[8], yarn, or an address such as spark://host:7077 or k8s://host:443, got {where!r}"
+        )
     return settings

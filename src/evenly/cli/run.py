@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
 from time import monotonic, perf_counter
@@ -17,7 +18,7 @@ from evenly.cli.run_options import RunOptions
 from evenly.cli.run_output import batch_line, print_run, run_results, trial_line
 from evenly.dataflow.graph import Dataflow
 from evenly.dataflow.job_script import job_script, submit_command
-from evenly.dataflow.shown import shown
+from evenly.dataflow.shown import becoming, shown
 from evenly.errors import MissingDependency
 from evenly.files import write_whole
 from evenly.planning.micro_batches import SparkPlan
@@ -94,13 +95,11 @@ def run_command(
     wanted.check()
     wanted_names([])  # functions that are beside the file's user
     flow = wanted.flow()  # what is wrong is said before Spark starts
-    if show:
-        for line in shown(flow):
-            say(line)
-        return
-    if submit is not None:
-        write_whole(submit, job_script(flow, checkpoint, wanted.query_trigger(), exactly_once=exactly_once))
-        note(f"{submit} runs it: {submit_command(flow, submit)}")
+    parameters = {"dataflow": str(dataflow), "checkpoint": checkpoint, "batch": batch, "rate": rate, "plan": plan}
+    if show or submit is not None:
+        told = _shown(flow, json=json) if submit is None or show else _written(flow, wanted, submit)
+        if json:
+            print_json("run", parameters, told)
         return
     planned = wanted.planned(flow)
     spark = _session(flow, wanted, planned)
@@ -129,12 +128,27 @@ def run_command(
         what = ", ".join(filter(None, (source.format or "a function", source.path)))
         note(f"no batch was run: the source {source.name!r} ({what}) had no rows that were not read before")
     if json:
-        parameters = {"dataflow": str(dataflow), "checkpoint": checkpoint, "batch": batch, "rate": rate, "plan": plan}
         print_json("run", parameters, results)
     else:
         done = f"{len(watch.batches)} batches" if len(watch.batches) != 1 else "1 batch"
         say((f"{flow.name}", "bold"), f": done after {perf_counter() - begun:.1f} s, {done}")
         print_run(watch.batches, verdict, watch.changes, peak)
+
+
+def _shown(flow: Dataflow, *, json: bool) -> list[dict[str, Any]]:
+    """Say what a dataflow becomes, or have it said as an object."""
+    for line in [] if json else shown(flow):
+        say(line)
+    return [asdict(it) for it in becoming(flow)]
+
+
+def _written(flow: Dataflow, wanted: RunOptions, submit: Path) -> list[dict[str, Any]]:
+    """Write the script that runs a dataflow."""
+    script = job_script(flow, wanted.checkpoint, wanted.query_trigger(), exactly_once=wanted.exactly_once)
+    write_whole(submit, script)
+    command = submit_command(flow, submit)
+    note(f"{submit} runs it: {command}")
+    return [{"series": "script", "becomes": command}]
 
 
 def _session(flow: Dataflow, wanted: RunOptions, plan: SparkPlan | None) -> Any:

@@ -3,21 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 from evenly.dataflow.ends import FILES, SENT
 from evenly.dataflow.graph import Dataflow, Edge, Operator
 from evenly.dataflow.stages import Stage, stages_of
 
 
-def shown(flow: Dataflow) -> list[str]:
-    """The lines of a dataflow that can be run; one that cannot is refused."""
-    lines = []
+@dataclass(frozen=True)
+class Becoming:
+    """A stage, by its operators, or an edge: what it becomes."""
+
+    series: Literal["stage", "edge"]
+    operator: str
+    becomes: str
+
+
+def becoming(flow: Dataflow) -> list[Becoming]:
+    """Each stage of a dataflow that can be run, followed by the edges that lead to it; one that cannot be run is refused."""
+    found = []
     stages = stages_of(flow)
     for stage in stages:
         kept = "; computed once for all that read it, and persisted while a batch runs" if _is_kept(flow, stage, stages) else ""
-        lines.append(f"{' + '.join(stage.operators)}: {_stage(flow, stage)}{kept}")
-        lines += [f"  {edge.start} -> {edge.end}: {_edge(flow, stage, edge)}" for edge in _edges(flow, stage)]
-    return lines
+        found.append(Becoming("stage", " + ".join(stage.operators), f"{_stage(flow, stage)}{kept}"))
+        found += [Becoming("edge", f"{it.start} -> {it.end}", _edge(flow, stage, it)) for it in _edges(flow, stage)]
+    return found
+
+
+def shown(flow: Dataflow) -> list[str]:
+    """The same in lines."""
+    return [f"{'  ' if it.series == 'edge' else ''}{it.operator}: {it.becomes}" for it in becoming(flow)]
 
 
 def _edges(flow: Dataflow, stage: Stage) -> Iterator[Edge]:

@@ -46,6 +46,12 @@ def passes(edge: Edge) -> bool:
     return edge.grouping == "forward" and not edge.where
 
 
+def forwarded_to_sink(flow: Dataflow, name: str) -> bool:
+    """Whether a row that leaves an operator may reach a sink without a shuffle."""
+    onward = [edge.end for edge in flow.out_of[name] if edge.grouping == "forward"]
+    return any(flow.by_name[end].kind == "sink" or forwarded_to_sink(flow, end) for end in onward)
+
+
 def stages_of(flow: Dataflow) -> tuple[Stage, ...]:
     """The stages of a dataflow that can be run, each behind those that it reads."""
     check_runnable(flow)

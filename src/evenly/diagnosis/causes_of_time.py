@@ -7,7 +7,7 @@ import numpy as np
 from evenly.diagnosis.advice import GROUPED, MIB, runs, with_tasks
 from evenly.diagnosis.calls import apply_by_cost_call, by_key_call
 from evenly.diagnosis.findings import Advice, Cause, Confidence, Finding, Thresholds
-from evenly.diagnosis.stages import PastStage
+from evenly.diagnosis.stages import PastStage, Tasks
 from evenly.kernels.types import I64
 
 _CPU_EXPLAINS = 0.3
@@ -104,7 +104,11 @@ def _slow_executor(stage: PastStage, limits: Thresholds) -> Finding | None:
 
 
 def _cold_executor(stage: PastStage, limits: Thresholds) -> Finding | None:
-    """The longest task was the first on its executor, and tasks on executors that had run before were equal."""
+    """The longest task was the first on its executor, and tasks on executors that had run before were equal.
+
+    Or they were not, but each of the first ones (three or more, of no more than half the tasks) took longer than any that came
+    later, in all and a row: costs that differ by themselves do not fall so.
+    """
     tasks = stage.tasks
     longest = stage.deciding
     warm = ~tasks.first & (tasks.age_ms >= _WARM_MS)
@@ -114,7 +118,7 @@ def _cold_executor(stage: PastStage, limits: Thresholds) -> Finding | None:
         return None
     usual = float(np.median(settled))
     times = float(tasks.pace_ms[longest]) / usual if usual > 0.0 else 0.0
-    if times < limits.slower or settled.max() > limits.slower * usual:
+    if times < limits.slower or (settled.max() > limits.slower * usual and not _apart(tasks, limits)):
         return None
     suspect = str(tasks.executor[longest])
     why = (
@@ -123,6 +127,17 @@ def _cold_executor(stage: PastStage, limits: Thresholds) -> Finding | None:
     )
     remedy = "the rows are not the reason: an executor's first tasks load and compile code. There is nothing to balance"
     return Finding(stage, Cause.COLD, stage.saved_s, why, remedy)
+
+
+def _apart(tasks: Tasks, limits: Thresholds) -> bool:
+    """Whether all first tasks of executors took longer than all later ones.
+
+    Spark launches the next task of a slot some ms before it notes the end of the one before: what follows a long one is later.
+    """
+    first = tasks.first & (tasks.age_ms < _WARM_MS)
+    if not 3 <= int(first.sum()) <= first.size // 2:
+        return False
+    return all(float(took[first].min()) >= limits.slower * float(took[~first].max()) for took in (tasks.work_ms, tasks.pace_ms))
 
 
 def _spill(stage: PastStage, limits: Thresholds) -> Finding | None:

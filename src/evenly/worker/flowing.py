@@ -138,7 +138,8 @@ class _Operator:
             raise self._ill("could not be made", error) from error
         called: Any = self._function
         ways = (called, getattr(called, "__call__", None))  # noqa: B004 - of an object
-        self._waits = any(map(inspect.iscoroutinefunction, ways))
+        waits = any(map(inspect.iscoroutinefunction, ways))
+        self._called = self._awaited if waits else called
         self._local = threading.local()
         self._runners: list[asyncio.Runner] = []
         self._kind: type[Row] | None = None
@@ -207,9 +208,7 @@ class _Operator:
     def _ill(self, what: str, error: Exception) -> FunctionFailed:
         return FunctionFailed(f"the operator {self.node.name!r} {what}: {type(error).__name__}: {error}")
 
-    def _called(self, payload: Any) -> Any:
-        if not self._waits:
-            return self._function(payload)
+    def _awaited(self, payload: Any) -> Any:
         if not hasattr(self._local, "runner"):
             self._local.runner = asyncio.Runner()
             self._runners.append(self._local.runner)
@@ -264,8 +263,12 @@ class _Serial:
         for row in operator.rows(batch):
             new = operator.results(row)
             called += 1
-            rows += [row] * len(new)
-            values += new
+            if len(new) == 1:
+                rows.append(row)
+                values.append(new[0])
+            else:
+                rows += [row] * len(new)
+                values += new
             took_s = time.perf_counter() - begun
             if len(values) >= PIECE_ROWS or took_s > PIECE_S:
                 operator.count(called, len(values), took_s)

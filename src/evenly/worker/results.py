@@ -175,6 +175,8 @@ class Shape:
 
 def results_in(value: Any) -> list[Any]:
     """What a function of a row gave: nothing, one result or many."""
+    if isinstance(value, (tuple, dict)):  # first: whether a value is an iterator takes long to ask
+        return [value]
     if value is None:
         return []
     return list(value) if isinstance(value, (list, Iterator)) else [value]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Observation
+from pyspark.sql import functions as F
 
 from evenly.costs.batch_memory import BatchMemory
 from evenly.costs.model import CostModel
@@ -16,29 +18,40 @@ from evenly.spark.costs.row_ids import with_id
 from evenly.spark.costs.stage import CallStage, reports_of, results_of
 from evenly.spark.costs.store import CostStore
 from evenly.spark.jvm.java_errors import Py4JError
+from evenly.spark.jvm.observed import is_observed
 from evenly.spark.jvm.sizes import size_of
+from evenly.worker.executing import REPORT
 
 _LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, eq=False)
 class RanBatch:
-    """A batch that was run and is persisted, until it is released."""
+    """A batch that was run and is persisted, until it is released; or, with an `observation`, one that whoever reads its
+    results runs, once and whole."""
 
     number: int
     ran: DataFrame
     decision: BatchDecision
-    reports: list[InstanceReport]
     scheduler: CostScheduler
+    reports: list[InstanceReport] = field(default_factory=list)
+    observation: Any = None
 
     @property
     def results(self) -> DataFrame:
         """What the function gave."""
         return results_of(self.ran)
 
+    def end(self) -> None:
+        """Its results are written: take in what was observed meanwhile, if anything was."""
+        if self.observation is not None and is_observed(self.observation, self.ran):
+            self.reports.extend(InstanceReport.from_bytes(bytes(told)) for told in self.observation.get[REPORT])
+            self.scheduler.report(self.number, self.reports)
+
     def release(self) -> None:
         """It is not needed any more."""
-        self.ran.unpersist()
+        if self.observation is None:
+            self.ran.unpersist()
 
 
 class CostBatches:
@@ -56,8 +69,12 @@ class CostBatches:
             calls = replace(work.calls, threads=threads)
             self._stage = replace(self._stage, work=replace(work, calls=calls), options=replace(options, call=call))
 
-    def run(self, df: DataFrame, number: int) -> RanBatch:
-        """The function over a batch, measured."""
+    def run(self, df: DataFrame, number: int, *, persisted: bool = True) -> RanBatch:
+        """The function over a batch, measured.
+
+        Not `persisted`, it runs when its results are read, which must be once, and all of them: no job of its own and no
+        copy, but what it measured is known at its `end` only.
+        """
         scheduler = self._memory.begin(number, self._store.before)
         expressions, options = self._model.expressions, self._stage.options
         size = size_of(df)
@@ -74,6 +91,10 @@ class CostBatches:
         else:
             keyed = with_id(df, expressions, order=options.order)
             ran = self._stage.by_cost(keyed, decision.model, shares=decision.shares, way=decision.way)
+        if not persisted:
+            observation = Observation()
+            ran = ran.observe(observation, F.expr(f"collect_list({REPORT}) as {REPORT}"))
+            return RanBatch(number, ran, decision, scheduler, observation=observation)
         ran = ran.persist()
         try:
             reports = reports_of(ran)
@@ -81,7 +102,7 @@ class CostBatches:
         except BaseException:
             ran.unpersist()
             raise
-        return RanBatch(number, ran, decision, reports, scheduler)
+        return RanBatch(number, ran, decision, scheduler, reports)
 
     def keep(self, batch: RanBatch) -> None:
         """The results of a batch are written: what it measured is for the next, also after a restart."""

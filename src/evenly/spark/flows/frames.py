@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
+from typing import Protocol
 
 from pyspark import StorageLevel
 from pyspark.errors import AnalysisException, PySparkException
@@ -14,6 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
 
 from evenly.costs.call_options import CallOptions
+from evenly.dataflow.ends import CONSOLE
 from evenly.dataflow.graph import Dataflow, Edge, Operator
 from evenly.dataflow.stages import Stage
 from evenly.dataflow.tuning import Tuning
@@ -41,6 +43,12 @@ from evenly.worker.results import Shape
 _REPORT = StructField(REPORT, BinaryType())
 
 
+class CostedBatch(Protocol):
+    """Runs an operator of a stream over rows that are dealt out by cost; persisted, if they may be read again or in part."""
+
+    def __call__(self, name: str, entering: DataFrame, /, *, persisted: bool) -> DataFrame: ...
+
+
 @dataclass
 class Frames:
     """What leaves each operator of a dataflow, made stage by stage; `begun` has what is there already.
@@ -53,7 +61,7 @@ class Frames:
     flow: Dataflow
     stages: tuple[Stage, ...]
     begun: Mapping[str, DataFrame]
-    by_cost: Callable[[str, DataFrame], DataFrame] | None = None
+    by_cost: CostedBatch | None = None
     reports: Reports | None = None
     tuning: Tuning = field(default_factory=Tuning)
     mappings: EdgeMappings | None = None
@@ -168,7 +176,7 @@ class Frames:
     def _make(self, stage: Stage, rows: DataFrame) -> None:
         left, reporting = self.reported(stage, rows), self._reports(stage)
         costs = self._of_costs(stage) if stage.kind == "cost" else None
-        kept = stage.kind == "cost" and self.by_cost is not None  # as a batch by cost of a stream is, by itself
+        kept = stage.kind == "cost" and self.by_cost is not None  # as a batch by cost of a stream is, by itself, where needed
         if not kept and (len(stage.exits) > 1 or self._readers(stage.exits[0]) > 1):
             left = self._once(left)
             if reporting and self.reports is not None:
@@ -189,6 +197,16 @@ class Frames:
             max((1 if source or not self._learns(edge) else 2 for edge in stage.inputs if edge.start == name), default=0)
             for stage in self.stages
         )
+
+    def _goes_to_one_sink(self, name: str) -> bool:
+        """Whether all that leaves an operator is read once, by what leads to one sink and reads neither twice nor in part."""
+        if self._readers(name) != 1:
+            return False
+        reader = next(stage for stage in self.stages if any(edge.start == name for edge in stage.inputs))
+        if reader.kind == "sink":
+            sink = self.flow.by_name[reader.operators[0]]
+            return not sink.function and sink.format != CONSOLE
+        return reader.kind in ("worker", "cost") and len(reader.exits) == 1 and self._goes_to_one_sink(reader.exits[0])
 
     def _learns(self, edge: Edge) -> bool:
         if edge.grouping != "key" or self.mappings is None:
@@ -239,7 +257,7 @@ class Frames:
 
     def _by_cost(self, stage: Stage, one: Operator, rows: DataFrame) -> DataFrame:
         if self.by_cost is not None:
-            return self.by_cost(one.name, rows)
+            return self.by_cost(one.name, rows, persisted=not self._goes_to_one_sink(one.name))
         edge = stage.inputs[0]
         instances = self.tuning.instances_of(edge, default_instances(rows.sparkSession))
         options = StageOptions(instances, call=CallOptions(threads=self.tuning.threads_of(one)))

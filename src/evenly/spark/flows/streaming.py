@@ -16,12 +16,12 @@ from evenly.costs.call_options import CallOptions
 from evenly.costs.model import CostModel
 from evenly.dataflow.ends import CONSOLE, FILES, REPLAY, SENT
 from evenly.dataflow.graph import Dataflow
-from evenly.dataflow.stages import Stage, only_source
+from evenly.dataflow.stages import Stage, forwarded_to_sink, only_source
 from evenly.facts.emitting import is_emitting
 from evenly.facts.of_flows import graph_of
 from evenly.planning.micro_batches import SparkPlan
 from evenly.spark.costs.cost_batches import CostBatches, RanBatch
-from evenly.spark.costs.options import StageOptions, checked_key
+from evenly.spark.costs.options import Objective, StageOptions, checked_key
 from evenly.spark.costs.stage import CallStage
 from evenly.spark.costs.store import CostStore
 from evenly.spark.flows.costed import costed_call, costed_rows
@@ -179,15 +179,17 @@ class Streaming:
         ran: dict[str, RanBatch] = {}
         whole = self._flow.by_name[begun].kind == "state" and self._may_read_less(begun)
 
-        def by_cost(name: str, entering: DataFrame) -> DataFrame:
+        def by_cost(name: str, entering: DataFrame, *, persisted: bool) -> DataFrame:
             threads = tuning.threads_of(self._flow.by_name[name])
             if name not in self._batches:
                 self._batches[name] = self._cost_batches(name, entering)
             self._batches[name].set_threads(threads)
-            ran[name] = self._batches[name].run(entering, number)
-            if reports is not None:
-                reports.known(ran[name].reports, OfCosts(name, threads))
-            return costed_rows(ran[name].results)
+            batch = ran[name] = self._batches[name].run(entering, number, persisted=persisted)
+            if reports is not None and batch.observation is None:
+                reports.known(batch.reports, OfCosts(name, threads))
+            elif reports is not None:
+                reports.observed(batch.observation, batch.ran, OfCosts(name, threads))
+            return costed_rows(batch.results)
 
         reports = None if self._watch is None else Reports()
         try:
@@ -199,6 +201,7 @@ class Streaming:
             write_sinks(made, batch, self._watch)
             self._run.check()
             for name, costed in ran.items():
+                costed.end()
                 self._batches[name].keep(costed)
         finally:
             for costed in ran.values():
@@ -215,7 +218,9 @@ class Streaming:
     def _cost_batches(self, name: str, rows: DataFrame) -> CostBatches:
         one, edge = self._flow.by_name[name], self._flow.into[name][0]
         instances = edge.instances or default_instances(rows.sparkSession)
-        options = StageOptions(instances, call=CallOptions(threads=self.steering.tuning.threads_of(one)))
+        # Behind a shuffle nobody has a row before all are done: the order in which they are run gains nothing.
+        objective: Objective = "completion" if forwarded_to_sink(self._flow, name) else "batch-time"
+        options = StageOptions(instances, objective, call=CallOptions(threads=self.steering.tuning.threads_of(one)))
         function, schema = costed_call(self._flow, one, rows)
         stage = CallStage.of(rows, function, schema, options)
         store = CostStore(self._rows.sparkSession, self._settings.checkpoint, name)

@@ -169,8 +169,12 @@ class Reports:
     def observe(self, ran: DataFrame, costs: OfCosts | None = None) -> DataFrame:
         """`ran`, whose reports are taken while it is computed."""
         observation = Observation()
-        self._observed.append((observation, ran, costs))
+        self.observed(observation, ran, costs)
         return ran.observe(observation, F.expr(f"collect_list({REPORT}) as {REPORT}"))
+
+    def observed(self, observation: Any, ran: DataFrame, costs: OfCosts | None) -> None:
+        """The reports of `ran` are taken by this observation."""
+        self._observed.append((observation, ran, costs))
 
     def persisted(self, ran: DataFrame, costs: OfCosts | None = None) -> None:
         """`ran` is persisted, and asked for its reports later: an observation below what is persisted tells nobody."""
