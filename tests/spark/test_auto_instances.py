@@ -80,6 +80,16 @@ def test_a_mapping_knows_its_number_and_brings_it_along(rows, tmp_path):
     assert evenly.split_by_key(rows, key="user", instances="auto", mapping=other).rdd.getNumPartitions() == 3
 
 
+@pytest.mark.parametrize(("later", "chosen"), [(6, 6), (1, 1), (50, 8)])
+def test_executors_that_register_while_it_learns_count_as_far_as_buckets_go(rows, monkeypatch, later, chosen):
+    slots = iter([Slots(2, "2 tasks can run at once"), Slots(later, f"{later} tasks can run at once")])
+    monkeypatch.setattr(choosing, "session_slots", lambda _spark: next(slots))
+    mapping = evenly.learn_mapping(rows, key="user")
+    assert mapping.instances == chosen
+    assert mapping.assign_ids(mapping.heavy_keys).max(initial=0) < chosen
+    assert f"{later} tasks" in mapping.chosen
+
+
 def test_few_keys_are_few_instances_only_where_no_others_can_come(rows, one_key, tmp_path):
     assert evenly.by_key(one_key, key="user", slot=None).rdd.getNumPartitions() == 1
     assert evenly.by_key(rows, key="user", slot=None, fit_on=one_key).rdd.getNumPartitions() == SLOTS
