@@ -28,8 +28,8 @@ _HEAD = struct.Struct("<8sI")  # the layout's mark, and the chunk's number in it
 _MOST_CHUNKS = 64
 _OVERHEAD_ENTRIES = 12
 """A chunk of its own takes about as many bytes as so many entries."""
-_MOST_VOID = 0.5
-"""How much may be void, as a part of what is not: three entries are written for each that has changed, at the very most."""
+_MOST_VOID = 0.3
+"""How much may be void, as a part of what is not. Fewer than five entries are written then for each that has changed."""
 
 
 @dataclass(frozen=True)
