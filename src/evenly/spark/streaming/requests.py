@@ -49,7 +49,7 @@ class Requests:
     def __init__(self, query: Asked, spark: SparkSession, checkpoint: str) -> None:
         self._query = ref(query)
         self._folder = Folder(spark, checkpoint).child("evenly")
-        self._ended = threading.Event()
+        self._ended, self._looking = threading.Event(), threading.Lock()
         threading.Thread(target=self._follow, name="evenly requests", daemon=True).start()
 
     def end(self) -> None:
@@ -57,7 +57,11 @@ class Requests:
         self._ended.set()
 
     def look(self) -> RequestAnswer | None:
-        """Carry out what is asked for, if anything is, and answer."""
+        """Carry out what is asked for, if anything is, and answer; one look at a time, or it would be carried out twice."""
+        with self._looking:
+            return self._carried_out()
+
+    def _carried_out(self) -> RequestAnswer | None:
         query = self._query()
         if query is None or not self._folder.has(REQUEST):
             return None
