@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from functools import cached_property
+from textwrap import dedent
 from typing import Any
 
 import evenly
@@ -31,7 +32,11 @@ def linked_names(text: str, folder: str = "") -> str:
 
 def _page(name: str) -> str:
     thing = getattr(evenly, name)
-    parts = [f"# `{name}`", "```python\n" + _signature(thing, f"evenly.{name}") + "\n```", _prose(thing, name)]
+    parts = [
+        f"# `{name}`",
+        "```python\n" + _signature(thing, name if inspect.isclass(thing) else f"evenly.{name}") + "\n```",
+        _prose(thing, name),
+    ]
     if inspect.isclass(thing) and not issubclass(thing, BaseException):
         parts += _members(thing)
     return "\n\n".join(parts) + "\n"
@@ -75,11 +80,14 @@ def _default(value: object) -> str:
 
 
 def _prose(thing: Any, name: str) -> str:
-    text = inspect.getdoc(thing) or ""
-    parts = _BLOCK.split(text)
-    return "".join(part if at % 2 else linked_names(part) for at, part in enumerate(parts)).replace(
-        f"[`{name}`]({name}.md)", f"`{name}`"
-    )
+    parts = _BLOCK.split(inspect.getdoc(thing) or "")
+    told = "".join(_fenced(part) if at % 2 else linked_names(part) for at, part in enumerate(parts))
+    return told.replace(f"[`{name}`]({name}.md)", f"`{name}`")
+
+
+def _fenced(block: str) -> str:
+    code = dedent(block).strip("\n")
+    return f"\n```python\n{code}\n```\n\n" if code.strip() else block
 
 
 def _members(thing: type) -> list[str]:
