@@ -63,7 +63,7 @@ def _parameters(signature: inspect.Signature) -> list[str]:
     for one in signature.parameters.values():
         if one.kind is one.KEYWORD_ONLY and not any(before.startswith("*") for before in shown):
             shown.append("*")
-        star = {one.VAR_POSITIONAL: "*", one.VAR_KEYWORD: "**"}.get(one.kind, "")
+        star = "*" if one.kind is one.VAR_POSITIONAL else "**" if one.kind is one.VAR_KEYWORD else ""
         typed = "" if one.annotation is one.empty else f": {_annotation(one.annotation)}"
         default = "" if one.default is one.empty else f"{' = ' if typed else '='}{_default(one.default)}"
         shown.append(f"{star}{one.name}{typed}{default}")

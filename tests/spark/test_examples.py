@@ -75,7 +75,7 @@ class Sockets:
     def sendall(self, body):
         assert body
 
-store, token, sink, socket = Store(), "secret", write, Sockets()
+store, token, sink, socket, bodies = Store(), "secret", write, Sockets(), [b"one", b"two"]
 """
 BY_COST = {"schema": "size long"}
 BY_KEY = {"schema": "user string, score double"}
@@ -215,6 +215,4 @@ def test_the_example_in_its_help_runs(run, spark, frame, name, monkeypatch):
 def test_the_examples_of_a_page_run(run, tmp_path, page):
     for at, text in enumerate(blocks(page, "python")):
         more = BY_COST if "apply_by_cost" in text or "recommend_cost_key" in text else BY_KEY
-        if "Outgoing(" in text:
-            more = {"rows": [b"one", b"two"]}
         run(text, **more, path=str(tmp_path / f"out-{at}"), letters=str(tmp_path / f"letters-{at}"))
