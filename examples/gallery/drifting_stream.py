@@ -37,7 +37,7 @@ def visits_so_far(placed: DataFrame) -> DataStreamWriter:
     return placed.groupBy("user", "slot").count().writeStream.format("noop").outputMode("update")
 
 
-def main(spark: SparkSession, *, batches: int = 30, rows: int = 30_000, instances: int = 8) -> evenly.KeyedQuery:
+def main(spark: SparkSession, *, batches: int = 24, rows: int = 30_000, instances: int = 8) -> evenly.KeyedQuery:
     """Run until all files are read; the query, stopped."""
     spark.conf.set("spark.sql.streaming.stateStore.providerClass", STORE)  # state that can be moved
     with tempfile.TemporaryDirectory() as scratch:
