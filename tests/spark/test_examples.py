@@ -92,6 +92,7 @@ def frame(spark):
         "cents": F.col("id"),
         "ts": F.timestamp_seconds("id"),
         "payload": F.lit("text"),
+        "text": F.lit("some words"),
     }
     return spark.range(60, numPartitions=2).select(*(column.alias(name) for name, column in columns.items())).persist()
 
@@ -157,6 +158,7 @@ def run(spark, frame, placed, source, tmp_path, monkeypatch):
         finally:
             for query in started:
                 query.stop()
+            spark.conf.unset("spark.sql.streaming.stateStore.providerClass")  # what a page has set
 
 
 class _Computing(ast.NodeTransformer):
