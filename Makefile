@@ -12,7 +12,7 @@ FAULTS := faults-$(SEED)-$(SCHEDULES).json
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-long lint test-unit test-spark test-browser test-old-spark test-kafka test-wheel test-faults bench-micro bench-spark bench-groups bench-controller bench-times bench-hot-key bench-joins bench-writing bench-remember bench-facts \
-	bench-emission bench-word-count bench-outbox bench-dataflow bench-flows bench-examples bench-shuffle bench-cost bench-keys bench-stage bench-streaming bench-state bench-drift bench-diagnosis bench-plan papers recorded lock format clean
+	bench-emission bench-word-count bench-outbox bench-dataflow bench-flows bench-examples bench-shuffle bench-cost bench-keys bench-stage bench-streaming bench-state bench-drift bench-diagnosis bench-plan papers figures docs docs-serve recorded lock format clean
 
 help: ## Explain every target
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -133,6 +133,15 @@ bench-plan: $(READY) ## Profile five operators for real, plan a dataflow of them
 papers: $(READY) recorded ## Rerun all papers and write the table of verdicts to docs/papers.md (some minutes; recorded streams in EVENLY_DATA)
 	EVENLY_DATA="$(EVENLY_DATA)" $(BIN)/evenly paper all $(RUNS) --out papers && mv papers/papers.md docs/papers.md
 
+figures: $(READY) ## Write the measured tables and the picture from docs/figures into the documents (TAKE="printed.json": what benchmarks printed with --json)
+	$(BIN)/python scripts/figures/write.py --take $(TAKE)
+
+docs: $(READY) ## Build the documentation into site/: any warning or broken link is an error
+	$(BIN)/python scripts/site/build.py site
+
+docs-serve: docs ## Build it and show it on http://127.0.0.1:8000
+	$(BIN)/python -m http.server --bind 127.0.0.1 --directory site 8000
+
 recorded:
 	@test -d "$(EVENLY_DATA)" || { echo "Name the folder of recorded streams: make $(MAKECMDGOALS) EVENLY_DATA=folder" >&2; exit 1; }
 
@@ -145,8 +154,8 @@ lock: $(READY) ## Resolve the dependencies anew into requirements.lock
 		--generate-hashes --no-emit-index-url --no-header --upgrade --quiet --output-file requirements.lock
 
 clean: ## Remove the environment and what tools leave behind
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache evenly-demo.html faults-*.json cost-jobs.jsonl
-	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache evenly-demo.html faults-*.json cost-jobs.jsonl site
+	find src tests benchmarks scripts examples -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(READY): requirements.lock pyproject.toml scripts/environment.sh
 	@sh scripts/environment.sh $(VENV)

@@ -2,6 +2,10 @@
 
 Examples presuppose names (`df`, `fetch`, `visits`, …), which are made here; folders, hosts and numbers of instances are
 replaced by small ones. Results are computed, queries run until they have read all rows, and whatever fails fails the test.
+
+The blocks of a page run one after the other and share their names. What cannot run says so in front of it:
+`<!-- not run: why -->`. Notebooks are run by test_tutorial.py and test_gallery.py, commands are held against the command
+line by tests/unit/test_documented_commands.py.
 """
 
 from __future__ import annotations
@@ -10,13 +14,13 @@ import ast
 import inspect
 import re
 import textwrap
-from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 import evenly
+from documents import PAGES, blocks, called
 from evenly.facts.emitting import Emitting
 from evenly.planning.observed.peak import Peak
 from evenly.spark.flows import unstable
@@ -24,8 +28,6 @@ from evenly.spark.flows.run import checked_flow
 from evenly.spark.streaming.running_query import RunningQuery
 from http_receiver import HttpReceiver
 from line_receiver import LineReceiver
-
-ROOT = Path(__file__).parents[2]
 
 # Functions of "__main__" go to workers by their code, as those of a user's script do.
 PRESUPPOSED = """
@@ -70,7 +72,11 @@ def visits(placed):
 def write(results, batch_id):
     results.write.format("noop").mode("overwrite").save()
 
-store, token, sink = Store(), "secret", write
+class Sockets:
+    def sendall(self, body):
+        assert body
+
+store, token, sink, socket, bodies = Store(), "secret", write, Sockets(), [b"one", b"two"]
 """
 BY_COST = {"schema": "size long"}
 BY_KEY = {"schema": "user string, score double"}
@@ -87,6 +93,7 @@ def frame(spark):
         "cents": F.col("id"),
         "ts": F.timestamp_seconds("id"),
         "payload": F.lit("text"),
+        "text": F.lit("some words"),
     }
     return spark.range(60, numPartitions=2).select(*(column.alias(name) for name, column in columns.items())).persist()
 
@@ -141,20 +148,22 @@ def run(spark, frame, placed, source, tmp_path, monkeypatch):
         names = {"__name__": "__main__", "spark": spark, "df": frame, "orders": frame, "users": frame, "tomorrow": frame}
         exec(PRESUPPOSED, names)
         names |= {"ran": ran, "ended": ended, "path": str(tmp_path / "out"), "letters": str(tmp_path / "letters")}
-        names |= {"rows": spark.readStream.schema(frame.schema).parquet(source)}
+        names |= dict.fromkeys(["rows", "stream"], spark.readStream.schema(frame.schema).parquet(source))
         names |= {"placed": placed, "queries": []}
 
         def run_block(text, **more):
             for pattern, by in replaced.items():
                 text = re.sub(pattern, by, text)
             tree = ast.fix_missing_locations(_Computing().visit(ast.parse(text)))
-            exec(compile(tree, "an example", "exec"), {**names, **more})
+            names.update(more)
+            exec(compile(tree, "an example", "exec"), names)
 
         try:
             yield run_block
         finally:
             for end in endings:
                 end()
+            spark.conf.unset("spark.sql.streaming.stateStore.providerClass")  # what a page has set
 
 
 class _Computing(ast.NodeTransformer):
@@ -187,10 +196,6 @@ def in_help(name):
     return textwrap.dedent("".join(re.findall(r"(?:^ {4}.*\n?|^\n)+", text, re.MULTILINE)))
 
 
-def in_page(name):
-    return re.findall(r"```python\n(.*?)```", (ROOT / name).read_text("utf-8"), re.DOTALL)
-
-
 @pytest.mark.parametrize("name", [name for name in evenly.__all__ if in_help(name).strip()])
 def test_the_example_in_its_help_runs(run, spark, frame, name, monkeypatch):
     text = in_help(name)
@@ -213,6 +218,8 @@ def test_the_example_in_its_help_runs(run, spark, frame, name, monkeypatch):
     run(text, **more)
 
 
-def test_the_examples_of_the_readme_run(run):
-    for text in in_page("README.md"):
-        run(text, **(BY_COST if "apply_by_cost" in text else BY_KEY))
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=called)
+def test_the_examples_of_a_page_run(run, tmp_path, page):
+    for at, text in enumerate(blocks(page, "python")):
+        more = BY_COST if "apply_by_cost" in text or "recommend_cost_key" in text else BY_KEY
+        run(text, **more, path=str(tmp_path / f"out-{at}"), letters=str(tmp_path / f"letters-{at}"))

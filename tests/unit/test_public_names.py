@@ -1,4 +1,4 @@
-"""Every public name is in the README's table and has an example in its help."""
+"""Every public name is in the table of docs/names.md and has an example in its help; every dependency is explained."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import ast
 import inspect
 import re
 import textwrap
+import tomllib
+from itertools import chain
 from pathlib import Path
 
 import pytest
 
 import evenly
 
-README = Path(__file__).parents[2] / "README.md"
+ROOT = Path(__file__).parents[2]
 
 
 def examples(text: str) -> list[ast.Module]:
@@ -22,10 +24,19 @@ def examples(text: str) -> list[ast.Module]:
     return [ast.parse(textwrap.dedent(block)) for block in (*blocks, prompted) if block.strip()]
 
 
-def test_the_table_in_the_readme_has_every_name_once():
-    section = README.read_text(encoding="utf-8").partition("### All names")[2].partition("\n#")[0]
-    names = [name for line in re.findall(r"^\| (`.*?) \|", section, re.MULTILINE) for name in re.findall(r"`(\w+)`", line)]
+def test_the_table_of_names_has_every_name_once():
+    page = (ROOT / "docs" / "names.md").read_text(encoding="utf-8")
+    names = [name for line in re.findall(r"^\| (`.*?) \|", page, re.MULTILINE) for name in re.findall(r"`(\w+)`", line)]
     assert sorted(names) == sorted(evenly.__all__)
+
+
+def test_the_page_of_dependencies_has_every_one_of_them():
+    asked = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    product = [*asked["project"]["dependencies"], *chain(*asked["project"]["optional-dependencies"].values())]
+    table, _, development = (ROOT / "docs" / "dependencies.md").read_text("utf-8").partition("For development:")
+    for part, wanted in ((table, product), (development, asked["dependency-groups"]["dev"])):
+        told = set(re.findall(r"[a-z][\w-]+", part.lower()))
+        assert {name for name in (re.match(r"[\w-]+", one)[0] for one in wanted) if name not in told} == set()
 
 
 @pytest.mark.parametrize("name", evenly.__all__)

@@ -1,0 +1,81 @@
+"""Tables and picture of the documents are those of docs/figures, and a benchmark's output becomes a figure."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from documents import PAGES, ROOT, called
+
+
+@pytest.fixture(scope="module")
+def figures():
+    """The modules of scripts/figures."""
+    folder = str(ROOT / "scripts" / "figures")
+    sys.path.insert(0, folder)
+    try:
+        yield {name: importlib.import_module(name) for name in ("write", "taking", "tables", "picture")}
+    finally:
+        sys.path.remove(folder)
+        for name in ("write", "taking", "tables", "picture"):
+            del sys.modules[name]
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if "<!-- figure " in page.read_text("utf-8")], ids=called)
+def test_tables_of_a_page_are_those_of_the_figures(figures, page):
+    text = page.read_text("utf-8")
+    assert text == figures["write"].filled(text, figures["write"].measured()), "run: make figures"
+
+
+def test_every_figure_is_shown_somewhere_and_says_how_it_was_made(figures):
+    text = "".join(page.read_text("utf-8") for page in PAGES)
+    for name in figures["tables"].TABLES:
+        assert f"<!-- figure {name} -->" in text
+        kept = json.loads((ROOT / "docs" / "figures" / f"{name}.json").read_text("utf-8"))
+        assert kept["made_by"].startswith(("python benchmarks/", "evenly "))
+        assert kept["measured"]
+        assert kept["results"]
+
+
+def test_the_picture_is_that_of_the_demo(figures):
+    write = figures["write"]
+    text = write.PICTURE.read_text("utf-8")
+    assert text == figures["picture"].picture(write.measured()["demo"]), "run: make figures"
+    bars = [one for one in ET.fromstring(text) if one.tag.endswith("rect") and one.get("class") != "ground"]
+    assert len(bars) == 16
+
+
+def test_what_a_benchmark_prints_becomes_its_figure(figures, tmp_path):
+    before = ROOT / "docs" / "figures" / "flows.json"
+    (tmp_path / "flows.json").write_bytes(before.read_bytes())
+    case = {"series": "case", "x": "linear-2", "slots": 2, "predicted_rate": 10.0, "observed_rate": 11.0, "ratio": 1.1}
+    told = {"command": "flow_peaks", "version": "0", "parameters": {}, "results": [case | {"batch_off_pct": -4.0}]}
+    (tmp_path / "printed.json").write_text(json.dumps(told))
+    path = figures["taking"].take(tmp_path / "printed.json", tmp_path, "a machine")
+    kept = json.loads(path.read_text("utf-8"))
+    assert kept["results"] == told["results"]
+    assert kept["made_by"] == json.loads(before.read_text("utf-8"))["made_by"]
+    assert "| linear, 2 slots | 10 | 11 | 1.10 | 4 % | | |" in figures["tables"].flows(kept["results"])
+
+
+def test_rounds_of_jobs_become_ratios(figures, tmp_path):
+    (tmp_path / "cost.json").write_bytes((ROOT / "docs" / "figures" / "cost.json").read_bytes())
+    cell = {"figure": "jobs", "stream": "reach", "rows": 500, "width": "narrow", "instances": 8, "promised": 0.2}
+    rounds = [
+        cell | {"round": at, "series": way, "seconds": seconds, "completion_ms_mean": 1e3 * seconds}
+        for at in range(5)
+        for way, seconds in (("repartition(k)", 10.0), ("learnt", 8.0))
+    ]
+    (tmp_path / "printed.json").write_text(json.dumps({"command": "cost_stage", "parameters": {}, "results": rounds}))
+    (one,) = json.loads(figures["taking"].take(tmp_path / "printed.json", tmp_path, "a machine").read_text("utf-8"))["results"]
+    assert (one["ratio"], one["speedup_mean"], one["promised_pct"]) == (0.8, 1.25, 20.0)
+
+
+def test_results_of_no_figure_are_refused(figures, tmp_path):
+    (tmp_path / "printed.json").write_text('{"command": "micro", "results": []}')
+    with pytest.raises(SystemExit, match="micro"):
+        figures["taking"].take(tmp_path / "printed.json", tmp_path, "a machine")
