@@ -186,6 +186,48 @@ def results(of: Mapping[str, Records]) -> str:
     )
 
 
+def uneven(records: Records) -> str:
+    """Of recorded keys two that whole keys can balance, at 16 instances."""
+    ways = {"hash": "hash", "4 ×": "hash x4", "adaptive": "adaptive", "salting": "salting", "Evenly": "evenly"}
+    heading = "`make bench-stage`, stage time over the lower bound, 16 instances"
+    return _some_streams(records, heading, ways, {"flights3m.key": "", "congress_cost.author": ""})
+
+
+def hot(records: Records) -> str:
+    """Of recorded keys the two with a key hotter than an instance, at 16 instances."""
+    ways = {"hash": "hash", "adaptive": "adaptive", "salting": "salting", "Evenly": "evenly"}
+    heading = "`make bench-stage`, stage time over the time of the heaviest key or an even share, 16 instances"
+    shares = {"wyscout_events.sub": " (one key: 40 % of the rows)", "wikiticker.key": " (31 %)"}
+    return _some_streams(records, heading, ways, shares)
+
+
+def _some_streams(records: Records, heading: str, ways: Mapping[str, str], streams: Mapping[str, str]) -> str:
+    lines = []
+    for stream, more in streams.items():
+        of_stream = [one for one in records if one["stream"] == stream]
+        cells = [f"{best_ratio(of_stream, way, 16):.2f}" for way in ways.values()]
+        lines.append([STREAMS[stream] + more, *cells[:-1], f"**{cells[-1]}**"])
+    return markdown([heading, *ways], lines)
+
+
+def jobs(records: Records) -> str:
+    """Whole jobs with rows of unequal cost, in short."""
+    at = {(one["stream"], one["rows"]): one["ratio"] for one in records}
+    sizes = sorted({rows for _, rows in at})
+    kinds = {"reach": "searches in a graph", "documents": "documents of every length", "tweets": "tweets, three kinds of waits"}
+    return markdown(
+        ["`make bench-cost`, whole job over `repartition(8)`, once learnt", *(f"{rows:,} rows" for rows in sizes)],
+        ([label, *(f"{at[kind, rows]:.3f}" for rows in sizes)] for kind, label in kinds.items()),
+    )
+
+
+SHORT: dict[str, tuple[str, Callable[[Records], str]]] = {
+    "uneven": ("stage", uneven),
+    "hot": ("stage", hot),
+    "jobs": ("cost", jobs),
+}
+"""Parts of figures, with the figure that they are of."""
+
 TABLES: dict[str, Callable[[Records], str]] = {
     "demo": demo,
     "stage": stage,

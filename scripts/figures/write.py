@@ -12,7 +12,7 @@ import re
 from pathlib import Path
 
 from picture import picture
-from tables import TABLES, Records, results
+from tables import SHORT, TABLES, Records, results
 from taking import take
 
 ROOT = Path(__file__).parents[2]
@@ -34,6 +34,7 @@ def documents() -> list[Path]:
 def filled(text: str, figures: dict[str, Records]) -> str:
     """The text with all of its tables as the figures have them."""
     made = {name: table(figures[name]) for name, table in TABLES.items()} | {"results": results(figures)}
+    made |= {name: table(figures[of]) for name, (of, table) in SHORT.items()}
     return _MARKED.sub(lambda found: f"{found[1]}{made[found['name']]}\n{found[3]}", text)
 
 
