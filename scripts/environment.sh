@@ -25,6 +25,12 @@ if ! "$python" -m venv --clear "$venv"; then
     echo "Python's venv module does not work: install it (on Debian: apt-get install python3-venv)" >&2
     exit 1
 fi
-"$venv/bin/python" -m pip install --quiet --require-hashes --requirement requirements.lock
+# uv, which is one of the locked dependencies, installs the others in a tenth of pip's time; where it has no build, pip does.
+awk '/^uv==/ {found = 1; print; next} /^[^ ]/ {found = 0} found' requirements.lock >"$venv/uv.lock"
+if "$venv/bin/python" -m pip install --quiet --require-hashes --requirement "$venv/uv.lock" 2>/dev/null; then
+    "$venv/bin/uv" pip install --quiet --python "$venv/bin/python" --require-hashes --requirement requirements.lock
+else
+    "$venv/bin/python" -m pip install --quiet --require-hashes --requirement requirements.lock
+fi
 "$venv/bin/python" -m pip install --quiet --no-deps --no-build-isolation --editable .
 echo "Java: $("$venv/bin/python" -m evenly.spark.java)"

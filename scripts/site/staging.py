@@ -37,7 +37,7 @@ def stage(folder: Path) -> None:
 
 def _pages() -> dict[str, str]:
     files = _files()
-    places = {source: f"{page}.md" for source, page in files.items()} | _pictures()
+    places = {source: f"{page}.md" for source, page in files.items()} | _others()
     pages = {}
     for source, page in files.items():
         if source == "README.md":  # the first page is docs/index.md
@@ -62,9 +62,11 @@ def _files() -> dict[str, str]:
     return files | TOP | {path.relative_to(ROOT).as_posix(): f"{GALLERY}/{path.stem}" for path in shown}
 
 
-def _pictures() -> dict[str, str]:
-    folder = ROOT / "docs" / "_static"
-    return {f"docs/_static/{path.name}": f"_static/{path.name}" for path in folder.glob("*.svg")}
+def _others() -> dict[str, str]:
+    """Files that pages show or offer, where they are: pictures, and settings to take along."""
+    docs = ROOT / "docs"
+    found = [path.relative_to(docs).as_posix() for path in (*docs.glob("_static/*.svg"), *docs.glob("*.yml"))]
+    return {f"docs/{path}": path for path in found}
 
 
 def _text(source: str) -> str:
