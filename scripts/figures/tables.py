@@ -110,6 +110,20 @@ def cost(records: Records) -> str:
     return markdown(["", "rows", "learnt", "promised", "gained", "mean completion, times better"], lines)
 
 
+def ways(records: Records) -> str:
+    """Whole jobs by every way to deal rows, as ratios to one of them."""
+    series = list(dict.fromkeys(one["series"] for one in records))
+    at = {(one["stream"], one["rows"], one["width"], one["series"]): one["ratio"] for one in records}
+    lines = []
+    before = None
+    for stream, rows, width in dict.fromkeys(key[:3] for key in at):
+        named = stream if width == "narrow" else f"{stream}, rows of {width}"
+        cells = [f"{at[stream, rows, width, way]:.2f}" for way in series]
+        lines.append(["" if named == before else named, f"{rows:,}", *cells])
+        before = named
+    return markdown(["", "rows", *series], lines)
+
+
 def _percent(value: float) -> str:
     return f"{value:.1f} %" if value < 10.0 else f"{value:.0f} %"
 
@@ -233,6 +247,7 @@ TABLES: dict[str, Callable[[Records], str]] = {
     "stage": stage,
     "flows": flows,
     "cost": cost,
+    "ways": ways,
     "times": times,
     "groups": groups,
 }
