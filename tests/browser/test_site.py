@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import html
-import json
 import re
 import subprocess
 import sys
@@ -11,16 +9,14 @@ import threading
 from functools import partial
 from html.parser import HTMLParser
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
-from types import SimpleNamespace
 from urllib.parse import unquote, urldefrag
 
 import pytest
 
 import evenly
-from browsing import chromium, needs_chromium
+from browsing import needs_chromium
 from documents import ROOT
 
-WIDTHS = (390, 1280)
 SHOWN = ("index", "which", "measured", "keys", "names", "reference/Mapping", "papers/dkg", "gallery/skewed_join", "search")
 FETCHING = {("script", "src"), ("link", "href"), ("img", "src"), ("iframe", "src"), ("source", "srcset"), ("form", "action")}
 
@@ -91,26 +87,20 @@ def test_every_page_of_the_repository_is_in_the_navigation(site):
     assert made - listed - {"index.html"} == set()
 
 
-@needs_chromium
-def test_nothing_is_wider_than_the_window_and_no_request_leaves_a_page(tmp_path, site):
-    frames = "".join(
-        f'<iframe title="{name}" style="width:{width}px;height:900px;border:0" src="{name}.html"></iframe>'
-        for name in SHOWN
-        for width in WIDTHS
-    )
-    script = """
-    addEventListener("load", () => { document.body.dataset.found = JSON.stringify([...document.querySelectorAll("iframe")].map(
-        one => [one.title, one.clientWidth, one.contentDocument.documentElement.scrollWidth, one.contentDocument.title,
-            one.contentWindow.performance.getEntriesByType("resource").map(it => it.name)])) })"""
-    (site / "together.html").write_text(f"<!doctype html><body>{frames}<script>{script}</script></body>")
+@pytest.fixture(scope="module")
+def address(site):
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Silent, directory=site)) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        address = f"http://127.0.0.1:{server.server_port}"
-        shown = chromium(tmp_path, SimpleNamespace(as_uri=lambda: f"{address}/together.html"), "--dump-dom")
+        yield f"http://127.0.0.1:{server.server_port}/"
         server.shutdown()
-    found = json.loads(html.unescape(re.search(r'data-found="([^"]*)"', shown)[1]))
-    assert {(title, width) for title, width, *_ in found} == {(name, width) for name in SHOWN for width in WIDTHS}
-    assert all(one[3] for one in found)
-    assert [one[:3] for one in found if one[2] > one[1]] == []
-    assert {asked for one in found for asked in one[4] if not asked.startswith(f"{address}/")} == set()
-    assert all(any(".js" in asked for asked in one[4]) for one in found)
+
+
+@needs_chromium
+@pytest.mark.parametrize("name", SHOWN)
+def test_nothing_is_wider_than_the_window_and_no_request_leaves_a_page(browser, address, name):
+    for width, dark in ((390, False), (1280, True)):
+        with browser.page(f"{address}{name}.html", width=width, dark=dark) as page:
+            assert page.value("document.documentElement.scrollWidth <= innerWidth")
+            assert page.value("document.title")
+            assert page.errors() == []
+            assert {one for one in page.addresses() if not one.startswith((address, "data:"))} == set()

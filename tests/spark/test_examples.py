@@ -79,6 +79,7 @@ class Sockets:
 store, token, sink, socket, bodies = Store(), "secret", write, Sockets(), [b"one", b"two"]
 """
 BY_COST = {"schema": "size long"}
+ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 BY_KEY = {"schema": "user string, score double"}
 
 
@@ -156,6 +157,8 @@ def run(spark, frame, placed, source, tmp_path, monkeypatch):
                 text = re.sub(pattern, by, text)
             tree = ast.fix_missing_locations(_Computing().visit(ast.parse(text)))
             names.update(more)
+            if "stream_apply_by_key" in text:
+                spark.conf.set("spark.sql.streaming.stateStore.providerClass", ROCKSDB)
             exec(compile(tree, "an example", "exec"), names)
 
         try:
