@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -58,14 +59,14 @@ class Calls:
             results = _listed(made)
         except Exception as error:
             raise self._failed(key, error, f"It got {len(rows)} rows and {'no' if state is None else 'a'} state.") from error
-        self.results += results
+        self.results += map(_own, results)
         self._owners += [key] * len(results)
         if kept is not None:
             if new is state and deadline_ms == kept.deadline_ms and not any(map(_may_change, self.layout.state.schema.types)):
                 return
             self.void.append(kept.place)
         if new is not None:
-            self._states.append(new)
+            self._states.append(_own(new))
             self._deadlines.append(deadline_ms)
             self._keys.append(key)
             self._raw.append(raw)
@@ -99,7 +100,7 @@ class Calls:
     def _deadline(self, given: Any, state: Any) -> int:
         if given is None:
             return NEVER
-        if not is_number(given) or int(given) != given:
+        if not is_number(given) or not math.isfinite(given) or int(given) != given:
             raise InvalidResult(
                 f"the function returned the deadline {given!r}: it must be milliseconds since 1970, a whole number, or None"
             )
@@ -128,10 +129,20 @@ def _row_of(names: tuple[str, ...]) -> type[Row]:
     return row_class(list(names))
 
 
+def _own(given: Any) -> Any:
+    """What a function gave, which may fill the same dict or list for the next key."""
+    return given.copy() if isinstance(given, (dict, list)) else given
+
+
 def _listed(made: Any) -> list[Any]:
-    if isinstance(made, (str, bytes, dict)) or not isinstance(made, Iterable) or hasattr(made, "__fields__"):
+    # Of a table Python goes through the names of its columns.
+    if isinstance(made, (str, bytes, dict)) or not isinstance(made, Iterable) or _is_one_thing(made):
         raise InvalidResult(f"the function returned {type(made).__name__} for its rows: return a list of them, [] for none")
     return list(made)
+
+
+def _is_one_thing(made: Any) -> bool:
+    return hasattr(made, "__fields__") or hasattr(made, "__dataframe__")
 
 
 def _may_change(kind: pa.DataType) -> bool:
