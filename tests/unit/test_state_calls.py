@@ -86,7 +86,7 @@ def test_what_a_function_fills_again_for_the_next_key_is_that_of_each(kind):
     def again(key, _rows, _state):
         filled.clear()
         filled.update(user=key[0], seen=1) if kind is dict else filled.extend((key[0], 1))
-        return [filled], filled
+        return (filled for _ in range(1)), filled
 
     both = pa.schema([("user", pa.string()), ("seen", pa.int64())])
     layout = StateLayout(KEY, ("c0", "id"), (0,), KEY, Shape(both), Shape(both), None, b"12345678")

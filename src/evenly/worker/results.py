@@ -186,10 +186,15 @@ class Shape:
 def results_in(value: Any) -> list[Any]:
     """What a function of a row gave: nothing, one result or many."""
     if isinstance(value, (tuple, dict)):  # first: whether a value is an iterator takes long to ask
-        return [value]
+        return [own(value)]
     if value is None:
         return []
-    return list(value) if isinstance(value, (list, Iterator)) else [value]
+    return list(map(own, value)) if isinstance(value, (list, Iterator)) else [value]
+
+
+def own(given: Any) -> Any:
+    """What a function gave, as it is now: it may fill the same dict or list again in its next call."""
+    return given.copy() if isinstance(given, (dict, list)) else given
 
 
 def nulls_of(count: int, kind: pa.DataType) -> pa.Array:

@@ -14,6 +14,7 @@ from evenly.checks import is_number
 from evenly.errors import EvenlyError, InvalidResult
 from evenly.worker.engine import Row
 from evenly.worker.letters import failure
+from evenly.worker.results import own
 from evenly.worker.rows import row_class
 from evenly.worker.states.kept import Entry
 from evenly.worker.states.layout import NEVER, StateLayout
@@ -59,14 +60,14 @@ class Calls:
             results = _listed(made)
         except Exception as error:
             raise self._failed(key, error, f"It got {len(rows)} rows and {'no' if state is None else 'a'} state.") from error
-        self.results += map(_own, results)
+        self.results += results
         self._owners += [key] * len(results)
         if kept is not None:
             if new is state and deadline_ms == kept.deadline_ms and not any(map(_may_change, self.layout.state.schema.types)):
                 return
             self.void.append(kept.place)
         if new is not None:
-            self._states.append(_own(new))
+            self._states.append(own(new))
             self._deadlines.append(deadline_ms)
             self._keys.append(key)
             self._raw.append(raw)
@@ -129,16 +130,11 @@ def _row_of(names: tuple[str, ...]) -> type[Row]:
     return row_class(list(names))
 
 
-def _own(given: Any) -> Any:
-    """What a function gave, which may fill the same dict or list for the next key."""
-    return given.copy() if isinstance(given, (dict, list)) else given
-
-
 def _listed(made: Any) -> list[Any]:
     # Of a table Python goes through the names of its columns.
     if isinstance(made, (str, bytes, dict)) or not isinstance(made, Iterable) or _is_one_thing(made):
         raise InvalidResult(f"the function returned {type(made).__name__} for its rows: return a list of them, [] for none")
-    return list(made)
+    return list(map(own, made))
 
 
 def _is_one_thing(made: Any) -> bool:
