@@ -72,6 +72,20 @@ def test_every_payload_is_called_once():
         assert ran(caller) == {}
 
 
+def test_a_dict_that_a_function_fills_again_is_that_of_each_call():
+    filled = threading.local()
+
+    def again(number):
+        filled.__dict__.setdefault("result", {})["number"] = number
+        return filled.result
+
+    async def again_later(number):
+        return again(number)
+
+    for caller in callers(again, again_later):
+        assert ran(caller, 20) == {number: {"number": number} for number in range(20)}
+
+
 def test_a_call_that_raises_fails_alone_and_is_tried_again():
     tries = {}
     lock = threading.Lock()

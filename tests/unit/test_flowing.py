@@ -151,6 +151,22 @@ def test_a_row_that_fails_is_told_with_its_operator(threads):
         ran(chain(lambda _: "text", threads=threads), [0])
 
 
+def test_a_dict_that_a_function_fills_again_is_that_of_each_row():
+    filled = {}
+
+    def again(row):
+        filled.update(v=row.v, way="")
+        return filled
+
+    def twice(row):
+        for way in "ab":
+            filled.update(v=row.v, way=way)
+            yield filled
+
+    assert ran(chain(again), [1, 2, 3]) == Counter({(0, v, ""): 1 for v in (1, 2, 3)})
+    assert ran(chain(twice), [1, 2]) == Counter({(0, v, way): 1 for v in (1, 2) for way in "ab"})
+
+
 def test_operators_work_at_the_same_time():
     """The first operator has not ended its batch when the last begins: else both would wait for each other for ever."""
     reached = threading.Event()

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -19,7 +20,8 @@ KEPT = Entry(place=5, id=7, key=("a",), state=(3,), deadline_ms=NEVER)
 
 
 def called(function, *, kept=None, timeout=None, state=SEEN, strict=frozenset()):
-    layout = StateLayout(KEY, ("c0", "id"), (0,), KEY, Shape(state, strict), Shape(SEEN), timeout, b"12345678")
+    shapes = Shape(state, strict, held=True), Shape(SEEN, held=True)
+    layout = StateLayout(KEY, ("c0", "id"), (0,), KEY, *shapes, timeout, b"12345678")
     calls = Calls(function, layout, BatchTimes(now_ms=1_000, watermark_ms=500))
     calls.call(("a",), ("a",), 7, [], kept)
     return calls
@@ -53,6 +55,54 @@ def test_a_state_that_was_changed_in_place_is_written():
     assert calls.entries().to_pylist() == [{"id": 7, "key0": "a", "state0": [3, 4]}]
 
 
+NESTED = {
+    "array": (pa.list_(pa.int64()), [1, 2]),
+    "map": (pa.map_(pa.string(), pa.int64()), {"all": 1}),
+    "struct": (pa.struct([("x", pa.int64())]), (1,)),
+}
+
+
+@pytest.mark.parametrize("name", NESTED)
+def test_the_only_field_of_a_state_may_be_nested_and_null(name):
+    kind, value = NESTED[name]
+    state = pa.schema([("all", kind)])
+    given = [(value,), {"all": value}, (None,), {"all": None}]
+    kept = [called(lambda *_, new=new: ([], new), state=state).entries() for new in given]
+    whole = pa.array([{"x": 1} if name == "struct" else list(value.items()) if name == "map" else value], kind)
+    assert [it.column("state0") for it in kept] == [whole, whole, pa.array([None], kind), pa.array([None], kind)]
+
+
+@pytest.mark.parametrize("bare", [[1, 2], [None], 3])
+def test_a_nested_state_without_what_holds_it_is_refused(bare):
+    calls = called(lambda *_: ([], bare), state=pa.schema([("all", pa.list_(pa.int64()))]))
+    with pytest.raises(InvalidResult, match="return a dict or a tuple with the fields all"):
+        calls.entries()
+
+
+@pytest.mark.parametrize("kind", [dict, list])
+def test_what_a_function_fills_again_for_the_next_key_is_that_of_each(kind):
+    filled = kind()
+
+    def again(key, _rows, _state):
+        filled.clear()
+        filled.update(user=key[0], seen=1) if kind is dict else filled.extend((key[0], 1))
+        return (filled for _ in range(1)), filled
+
+    both = pa.schema([("user", pa.string()), ("seen", pa.int64())])
+    layout = StateLayout(KEY, ("c0", "id"), (0,), KEY, Shape(both), Shape(both), None, b"12345678")
+    calls = Calls(again, layout, BatchTimes(now_ms=1_000, watermark_ms=500))
+    for user in "ab":
+        calls.call((user,), (user,), 7, [], None)
+    assert [row["user"] for row in calls.made().to_pylist()] == ["a", "b"]
+    assert [row["state0"] for row in calls.entries().to_pylist()] == ["a", "b"]
+
+
+@pytest.mark.parametrize("table", [pd.DataFrame({"seen": [1]}), pa.table({"seen": [1]})], ids=["pandas", "arrow"])
+def test_a_table_is_no_list_of_results(table):
+    with pytest.raises(InvalidResult, match=r"returned (DataFrame|Table) for its rows: return a list"):
+        called(lambda *_: (table, None))
+
+
 def test_a_deadline_is_kept_with_the_state():
     calls = called(lambda _key, _rows, _state, times: ([], (1,), times.watermark_ms + 1), timeout="event")
     assert calls.entries().to_pylist() == [{"id": 7, "deadline": 501, "key0": "a", "state0": 1}]
@@ -81,6 +131,7 @@ def test_what_is_not_rows_and_a_state_is_refused(given, told):
         (1_000, "processing", "later than the time of the batch, 1000"),
         (1.5, "event", "a whole number"),
         (True, "event", "a whole number"),
+        (float("inf"), "event", "a whole number"),
         (NEVER, "event", "must be later"),
         (datetime(2024, 1, 1, tzinfo=UTC), "event", "milliseconds since 1970"),
     ],

@@ -11,6 +11,7 @@ import numpy as np
 
 from evenly.kernels.types import F64, I64
 from evenly.worker.limits import Alarm, ForkGuard, Watchdog, alarm_works
+from evenly.worker.results import own
 
 STRETCH_S, STRETCH_ITEMS = 1.0, 10_000
 """Results are handed on when calls have gone on for so long, or when there are so many."""
@@ -174,7 +175,7 @@ class Serial:
                 if failed is not None:
                     failures[len(values)] = failed
             forked()
-            values.append(value)
+            values.append(own(value))
             if not phase:
                 end = clock()
                 costs.append(end - start)

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
+from functools import cached_property
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -21,10 +22,19 @@ _WHOLE = {int, bool, type(None)}
 
 @dataclass(frozen=True)
 class Shape:
-    """The columns of the results, and which of them may be null. `strict` names those that may not."""
+    """The columns of the results, and which of them may be null. `strict` names those that may not.
+
+    `held`: a list, struct or map that is the only field comes in a tuple or a dict, as fields of several do, and never bare.
+    Where bare ones may come, (None,) is a list with a null in it.
+    """
 
     schema: pa.Schema
     strict: frozenset[str] = frozenset()
+    held: bool = False
+
+    @cached_property
+    def _holds_one(self) -> bool:
+        return self.held and len(self.schema) == 1 and pa.types.is_nested(self.schema.field(0).type)
 
     def columns(self, values: Sequence[Any]) -> tuple[list[pa.Array], dict[int, InvalidResult]]:
         """A column for each field, and what is wrong with which values (in their place the columns have nulls).
@@ -62,7 +72,7 @@ class Shape:
         if len(names) == 1:
             if all(issubclass(kind, tuple) for kind in kinds) and not pa.types.is_nested(self.schema.field(0).type):
                 return [[value[0] for value in values]] if set(map(len, values)) == {1} else None
-            return None if holding else [list(values)]
+            return None if holding or self._holds_one else [list(values)]
         if len(kinds) != 1 or not holding or set(map(len, values)) != {len(names)}:
             return None
         if issubclass(holding[0], dict):
@@ -77,7 +87,7 @@ class Shape:
     def _taken(self, value: Any) -> Sequence[Any]:
         """The fields of one value, in order."""
         names = self.schema.names
-        if len(names) == 1 and not self._wraps(value, self.schema.field(0).type):
+        if len(names) == 1 and not self._holds_one and not self._wraps(value, self.schema.field(0).type):
             return (value,)
         if isinstance(value, dict):
             missing = [name for name in names if name not in value]
@@ -86,7 +96,7 @@ class Shape:
                 what = f"no field {missing[0]!r}" if missing else f"a field {unknown[0]!r} that the schema does not have"
                 raise InvalidResult(f"the function returned {_told(value)}, with {what}: the schema has {', '.join(names)}")
             return [value[name] for name in names]
-        if isinstance(value, (tuple, list)):
+        if isinstance(value, tuple) or (isinstance(value, list) and not self._holds_one):
             if len(value) != len(names):
                 raise InvalidResult(
                     f"the function returned {_told(value)}, of {len(value)} values: the schema has {len(names)} fields, "
@@ -176,10 +186,15 @@ class Shape:
 def results_in(value: Any) -> list[Any]:
     """What a function of a row gave: nothing, one result or many."""
     if isinstance(value, (tuple, dict)):  # first: whether a value is an iterator takes long to ask
-        return [value]
+        return [own(value)]
     if value is None:
         return []
-    return list(value) if isinstance(value, (list, Iterator)) else [value]
+    return list(map(own, value)) if isinstance(value, (list, Iterator)) else [value]
+
+
+def own(given: Any) -> Any:
+    """What a function gave, as it is now: it may fill the same dict or list again in its next call."""
+    return given.copy() if isinstance(given, (dict, list)) else given
 
 
 def nulls_of(count: int, kind: pa.DataType) -> pa.Array:

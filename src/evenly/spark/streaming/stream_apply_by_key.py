@@ -215,7 +215,8 @@ def _folded(rows: DataFrame, names: Sequence[str]) -> list[str]:
 
 def _shape(spark: SparkSession, fields: StructType) -> Shape:
     nullable = StructType([StructField(field.name, field.dataType, nullable=True) for field in fields.fields])
-    return Shape(arrow_schema(spark, nullable), frozenset(field.name for field in fields.fields if not field.nullable))
+    strict = frozenset(field.name for field in fields.fields if not field.nullable)
+    return Shape(arrow_schema(spark, nullable), strict, held=True)
 
 
 def _chosen_buckets(given: int | None, instances: int, kept: dict[str, Any] | None) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -13,6 +14,7 @@ from evenly.checks import is_number
 from evenly.errors import EvenlyError, InvalidResult
 from evenly.worker.engine import Row
 from evenly.worker.letters import failure
+from evenly.worker.results import own
 from evenly.worker.rows import row_class
 from evenly.worker.states.kept import Entry
 from evenly.worker.states.layout import NEVER, StateLayout
@@ -65,7 +67,7 @@ class Calls:
                 return
             self.void.append(kept.place)
         if new is not None:
-            self._states.append(new)
+            self._states.append(own(new))
             self._deadlines.append(deadline_ms)
             self._keys.append(key)
             self._raw.append(raw)
@@ -99,7 +101,7 @@ class Calls:
     def _deadline(self, given: Any, state: Any) -> int:
         if given is None:
             return NEVER
-        if not is_number(given) or int(given) != given:
+        if not is_number(given) or not math.isfinite(given) or int(given) != given:
             raise InvalidResult(
                 f"the function returned the deadline {given!r}: it must be milliseconds since 1970, a whole number, or None"
             )
@@ -129,9 +131,14 @@ def _row_of(names: tuple[str, ...]) -> type[Row]:
 
 
 def _listed(made: Any) -> list[Any]:
-    if isinstance(made, (str, bytes, dict)) or not isinstance(made, Iterable) or hasattr(made, "__fields__"):
+    # Of a table Python goes through the names of its columns.
+    if isinstance(made, (str, bytes, dict)) or not isinstance(made, Iterable) or _is_one_thing(made):
         raise InvalidResult(f"the function returned {type(made).__name__} for its rows: return a list of them, [] for none")
-    return list(made)
+    return list(map(own, made))
+
+
+def _is_one_thing(made: Any) -> bool:
+    return hasattr(made, "__fields__") or hasattr(made, "__dataframe__")
 
 
 def _may_change(kind: pa.DataType) -> bool:

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from evenly.errors import DamagedData
+from evenly.errors import DamagedData, InvalidResult
 from evenly.kernels.types import I32, I64
 from evenly.worker.rows import values_of
 from evenly.worker.states.layout import NEVER, StateLayout
@@ -94,7 +94,10 @@ class KeptStates:
         if self._chunks and self._chunks < _MOST_CHUNKS and wasted <= _MOST_VOID * live:
             return Writing((self._chunk(new, void, self._chunks),), replaces=False)
         whole = pa.concat_tables([self._entries.filter(pa.array(self._live)), pa.Table.from_batches([new])]).combine_chunks()
-        return Writing((self._chunk(whole.to_batches()[0], (), 0),), replaces=True)
+        batches = whole.to_batches()
+        if len(batches) > 1:
+            raise InvalidResult("the states of one bucket of keys take over 2 GiB: begin a new checkpoint with more buckets=")
+        return Writing((self._chunk(batches[0], (), 0),), replaces=True)
 
     def next_deadline_ms(self) -> int | None:
         """The first deadline of all, after what was changed; None if there is none."""
