@@ -164,6 +164,9 @@ class LiveWatch:
                 self.history.notice(ended)
         except EvenlyError as error:
             self._say(str(error))
+        except Exception as error:
+            self._say(f"No more records are read: {type(error).__name__}: {error}")
+            raise
 
     def _say(self, text: str) -> None:
         self.history.notice(text)
