@@ -18,7 +18,8 @@ LIVE = "document.getElementById('connection').textContent === 'live'"
 LETTERS = "Math.min(99, ...[...document.querySelectorAll('svg text')].map(text => parseFloat(getComputedStyle(text).fontSize)))"
 SCRIPT = "<script>document.title = 'broken'</script><img src=x onerror=alert(1)>"
 CROWDED = """[...document.querySelectorAll('.chart')].some(chart => {
-  const boxes = [...chart.querySelectorAll('.change rect')].map(one => one.getBoundingClientRect()).sort((a, b) => a.left - b.left)
+  const boxes = [...chart.querySelectorAll('.change rect')].map(one => one.getBoundingClientRect())
+  boxes.sort((a, b) => a.left - b.left)
   return boxes.some((box, at) => at && box.left < boxes[at - 1].right)
 }) || [...document.querySelectorAll('.tiles small')].some(
   one => one.getBoundingClientRect().right > one.closest('div').getBoundingClientRect().right)"""

@@ -216,7 +216,7 @@ def _close_all() -> None:
 
 def _forget() -> None:
     """In a process that was forked: the threads that write are its parent's."""
-    global _attached, _lock  # noqa: PLW0603
+    global _attached, _lock
     _attached, _lock = (), threading.Lock()
 
 

@@ -27,7 +27,7 @@ _DEMO_BATCHES, _DEMO_RESTART = 1_500, 75
 
 
 class FollowedFile:
-    """A file of JSON lines, read as far as it is written, whatever it is called; one that was cut is read from its beginning."""
+    """A file of JSON lines, read as far as it is written, under any name; one that was cut is read from its beginning."""
 
     def __init__(self, path: Path, identity: _Identity) -> None:
         self._identity = identity
