@@ -135,6 +135,7 @@ def test_a_burst_a_change_a_restart_and_a_lost_connection_are_followed(browser):
         live.add(told(3, [30, 30, 30], version=2))
         again = caught_up(page, live)
         assert (again["status"], again["restarts"], again["batches_kept"]) == ("running", 1, 4)
+        assert "running when last heard of" in page.text()  # these times are long ago
         assert page.value("document.querySelectorAll('#lambda .restart').length") == 1
 
         live.close()

@@ -3,6 +3,7 @@
 "use strict"
 
 const KEPT = 600, DRAWN = 180, STRIPS = 12, STRIP_BATCHES = 60, LISTED = 60, RUNS = 16
+const SILENT_S = 120
 const SVG = "http://www.w3.org/2000/svg"
 const ALWAYS_WIDE = ["lambda-card", "graph-card", "queues-card"]
 const DECIDED = { change: "changed", refusal: "refused", move: "moved", effect: "measured", start: "started", end: "ended" }
@@ -20,6 +21,7 @@ const short = value => {  // for axes and tiles: 12.5k, 3M
 }
 const percent = value => finite(value) ? `${Math.abs(value) >= 100 ? Math.round(value) : value.toFixed(1)} %` : "–"
 const seconds = ms => !finite(ms) ? "–" : ms >= 1000 ? `${digits(ms / 1000)} s` : `${digits(ms)} ms`
+const ago = passed => passed < 7200 ? `${Math.round(passed / 60)} min` : passed < 172800 ? `${Math.round(passed / 3600)} h` : `${Math.round(passed / 86400)} days`
 const clock = time => new Date(time * 1000).toLocaleTimeString("en-GB")
 
 function svg(name, attributes = {}, ...children) {
@@ -282,8 +284,9 @@ function draw() {
   const now = numbersOf(run), batch = run.batches.at(-1)
   document.title = `${run.name || run.id}: λ ${percent(now.imbalance_pct)} – Evenly`
   byId("name").textContent = run.name || run.id
-  byId("status").textContent = run.status
-  byId("status").className = `pill ${run.status === "running" ? "good" : run.status === "failed" ? "bad" : ""}`
+  const silent = run.status === "running" ? Date.now() / 1000 - run.time : 0  // a job that was killed tells no end
+  byId("status").textContent = silent > SILENT_S ? `running when last heard of, ${ago(silent)} ago` : run.status
+  byId("status").className = `pill ${run.status === "running" && silent <= SILENT_S ? "good" : run.status === "failed" ? "bad" : ""}`
   tiles(now)
   const any = of => run.batches.some(of)
   show("lambda-card", any(one => finite(one.imbalance_pct)))
@@ -349,6 +352,7 @@ for (const id of ["lambda", "duration"]) {
   byId(id).addEventListener("pointerleave", () => { delete pointed[id]; later() })
 }
 addEventListener("resize", later)
+setInterval(later, 20000)
 addEventListener("beforeprint", draw)
 draw()
 connect()
