@@ -4,7 +4,7 @@
 
 Each round runs a counting query over the same files, one a batch, in one session: with records to a file and to Prometheus, or
 to nowhere. Compared is the cpu time of the driver's Python and of Spark's Java together, which other work on the machine
-does not change; the wall clock is told beside it. Beside them: what making and writing one record takes, at 16 and at 10,000
+does not change; the wall clock is told beside it. Beside them: what making and encoding one record takes, at 16 and at 10,000
 instances, without Spark.
 """
 
@@ -69,7 +69,7 @@ def run(spark: SparkSession, folder: Path, number: int, *, told: bool) -> tuple[
 
 
 def record_us(instances: int, rounds: int = 200) -> float:
-    """Microseconds of cpu to make one record of a batch and to write it as a line."""
+    """Microseconds of cpu to make one record of a batch and to encode it as a line."""
     rng = np.random.default_rng(1)
     rows = rng.integers(0, 10_000, instances).astype(np.float64)
     ids = rng.integers(0, 2**63, 400).astype(np.uint64)

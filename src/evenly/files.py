@@ -35,16 +35,30 @@ def write_whole(path: str | os.PathLike[str], text: str) -> None:
         raise UnwritableFile(f"{path} cannot be written ({why}): give a path in a folder that you may write to") from error
 
 
-def _replace(target: Path, text: str) -> None:
+def write_new(path: str | os.PathLike[str], text: str) -> bool:
+    """Write a text file that is not there yet, whole; False if there is one, which stays as it is."""
+    target = Path(path)
+    try:
+        _replace(target, text, anew=True)
+    except FileExistsError:
+        return False
+    except (OSError, ValueError) as error:
+        raise UnwritableFile(f"{path} cannot be written ({error}): give a path in a folder that you may write to") from error
+    return True
+
+
+def _replace(target: Path, text: str, *, anew: bool = False) -> None:
     handle, partial = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)
         Path(partial).chmod(0o644)
-        Path(partial).replace(target)
-    except BaseException:
+        if anew:
+            target.hardlink_to(partial)
+        else:
+            Path(partial).replace(target)
+    finally:
         Path(partial).unlink(missing_ok=True)
-        raise
 
 
 class KeptInFile(ABC):

@@ -17,6 +17,12 @@ WIDTHS = (390, 1280)
 LIVE = "document.getElementById('connection').textContent === 'live'"
 LETTERS = "Math.min(99, ...[...document.querySelectorAll('svg text')].map(text => parseFloat(getComputedStyle(text).fontSize)))"
 SCRIPT = "<script>document.title = 'broken'</script><img src=x onerror=alert(1)>"
+CROWDED = """[...document.querySelectorAll('.chart')].some(chart => {
+  const boxes = [...chart.querySelectorAll('.change rect')].map(one => one.getBoundingClientRect())
+  boxes.sort((a, b) => a.left - b.left)
+  return boxes.some((box, at) => at && box.left < boxes[at - 1].right)
+}) || [...document.querySelectorAll('.tiles small')].some(
+  one => one.getBoundingClientRect().right > one.closest('div').getBoundingClientRect().right)"""
 BARS = "[...document.querySelectorAll('#instances rect.bar title')].map(title => title.textContent)"
 
 
@@ -54,6 +60,7 @@ def test_the_page_of_every_kind_fits_and_asks_nobody_else(browser, live, scheme)
                 page.wait_for(f"document.querySelector('#lambda svg').clientWidth <= {width}")
                 assert page.value("document.documentElement.scrollWidth") <= width, (kind, width)
                 assert page.value(LETTERS) >= 11.0
+                assert not page.value(CROWDED), (kind, width)
         assert page.errors() == []
         assert {one for one in page.addresses() if not one.startswith((live.url, "data:"))} == set()
 
@@ -128,6 +135,7 @@ def test_a_burst_a_change_a_restart_and_a_lost_connection_are_followed(browser):
         live.add(told(3, [30, 30, 30], version=2))
         again = caught_up(page, live)
         assert (again["status"], again["restarts"], again["batches_kept"]) == ("running", 1, 4)
+        assert "running when last heard of" in page.text()  # these times are long ago
         assert page.value("document.querySelectorAll('#lambda .restart').length") == 1
 
         live.close()

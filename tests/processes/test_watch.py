@@ -90,6 +90,8 @@ def test_another_address_needs_a_token_and_a_token_is_asked_of_everybody():
         LiveWatch(title="a test", host="0.0.0.0")
     with pytest.raises(InvalidParameter, match="at least 16 characters"):
         LiveWatch(title="a test", token="short")
+    with pytest.raises(InvalidParameter, match="ASCII"):
+        LiveWatch(title="a test", token="€ and letters enough")
     with LiveWatch(title="a test", host="0.0.0.0", token=TOKEN) as live:
         assert f"?token={TOKEN}" in live.url
         assert TOKEN not in repr(live)

@@ -14,7 +14,8 @@ import command
 import evenly
 from evenly.errors import DestinationFailed
 from evenly.facts.records import schema
-from evenly.keys.versions import RequestAnswer
+from evenly.keys.versions import Request, RequestAnswer
+from evenly.spark.streaming import mapping_store
 from waiting import until
 
 NOW = {"availableNow": True}
@@ -210,7 +211,9 @@ def test_jobs_of_ours_are_described_and_the_users_description_comes_back(spark):
 
 
 @pytest.mark.usefixtures("rocksdb")
-def test_a_request_from_the_shell_is_carried_out_by_the_query_or_refused_with_the_reason(visits, told, monkeypatch, capsys):
+def test_a_request_from_the_shell_is_carried_out_and_answered_by_the_query_or_by_its_next_start(
+    visits, told, monkeypatch, capsys
+):
     visits.add(300)
     query = evenly.stream_by_key(
         *(visits.stream(), visits.counts("user")),
@@ -224,9 +227,18 @@ def test_a_request_from_the_shell_is_carried_out_by_the_query_or_refused_with_th
     first = query.mapping
     query.change_mapping(turned(first))
     assert query._requests.look() is None
+    later = Request(1, "another one", "2026-01-01T00:00:00+00:00")
+    request = Path(visits.checkpoint) / "evenly" / "request.json"
+
+    def meanwhile(step):
+        if step == "stopped" and query.versions[-1].number == 2:
+            request.write_text(later.to_json())
+
+    monkeypatch.setattr(mapping_store, "reached", meanwhile)
     assert command.told(monkeypatch, capsys, "mapping", "rollback", visits.checkpoint)[0] == 0
-    answer = query._requests.look() or _answered(visits)  # the query's own look may have come first
-    assert (answer.version, answer.asked_version, answer.refused) == (3, 1, "")
+    until(lambda: query._requests.look() is None, "all was answered")  # the query's own look may have come first
+    answer = _answered(visits)
+    assert (answer.request, answer.version, answer.asked_version, answer.refused) == (later.identity, 3, 1, "")
     assert replace(query.mapping, version=1) == first
     assert query.roll_back(1).number == 3  # it is in force: nothing moves
     with pytest.raises(evenly.errors.InvalidParameter, match="there is no version 9"):
@@ -234,11 +246,25 @@ def test_a_request_from_the_shell_is_carried_out_by_the_query_or_refused_with_th
     visits.add(300)
     query.processAllAvailable()
     query.stop()
+    assert command.told(monkeypatch, capsys, "mapping", "rollback", visits.checkpoint, "--to", "2")[0] == 0
+    visits.add(300, files=2)
+    query = evenly.stream_by_key(
+        *(visits.stream(), visits.counts("user")),
+        key="user",
+        instances=INSTANCES,
+        checkpoint=visits.checkpoint,
+        controller=False,
+        trigger=NOW,
+    )
+    query.awaitTermination()
+    until(lambda: _answered(visits).version == 4, "the next start has answered")
+    assert replace(query.mapping, version=1) == turned(first)
+    assert visits.misplaced(query.mapping)[1] == 0
     assert visits.written("user") == visits.expected("user")
     code, out, _ = command.told(monkeypatch, capsys, "mapping", "list", visits.checkpoint)
     assert code == 0
-    assert "went back to version 1, as version 3" in " ".join(out.split())
-    assert [fact.mapping_version for fact in told(event="change")] == [2, 3]
+    assert "went back to version 2, as version 4" in " ".join(out.split())
+    assert [fact.mapping_version for fact in told(event="change")] == [2, 3, 4]
 
 
 def _answered(visits):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, replace
+from datetime import datetime
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -133,6 +135,27 @@ def test_rollback_asks_the_query_and_changes_nothing_itself(monkeypatch, capsys,
     assert code == 0
     assert "Asked for version 1" in out
     assert "evenly mapping list" in err
+
+
+def test_of_two_shells_that_ask_at_once_one_is_told_that_the_other_came_first(monkeypatch, capsys, checkpoint):
+    path = Path(checkpoint) / "evenly" / REQUEST
+    monkeypatch.setattr("evenly.cli.mapping.datetime", _Meanwhile(lambda: path.write_text("another's")))
+    code, _, err = command.told(monkeypatch, capsys, "mapping", "rollback", checkpoint)
+    assert code == 2
+    assert "somebody else has just asked" in " ".join(err.split())
+    assert path.read_text() == "another's"
+    assert [it.name for it in path.parent.iterdir() if it.name.startswith(f".{REQUEST}")] == []
+
+
+class _Meanwhile:
+    """A clock at which somebody else does something."""
+
+    def __init__(self, happens):
+        self._happens = happens
+
+    def now(self, zone):
+        self._happens()
+        return datetime.now(zone)
 
 
 @pytest.mark.parametrize(

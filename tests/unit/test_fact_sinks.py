@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import logging
+import subprocess
+import sys
 import threading
 import urllib.request
 
@@ -15,8 +17,9 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
 import evenly
-from evenly.errors import InvalidParameter, UnwritableFile
+from evenly.errors import DamagedData, InvalidParameter, UnwritableFile
 from evenly.facts.emitting import Teller, is_emitting
+from evenly.facts.reading import LineReader
 from evenly.facts.records import Batch, Decision, Fact, HeavyKey
 from evenly.facts.sample import dataflow, drifting_stream, paced_sending
 from evenly.facts.sinks.metrics import METRICS
@@ -252,3 +255,133 @@ def test_every_metric_is_said_by_some_record():
     refusal = Fact(time=1.0, run="a", kind="keyed", event="refusal", decision=Decision(what="mapping", reason="no"))
     told = {metric for fact in [*samples(), refusal] for metric, _, _ in measurements(fact)}
     assert told == set(METRICS)
+
+
+FULL = """
+import resource, signal, sys
+import evenly
+from evenly.facts.records import Fact
+
+def end(run):
+    return Fact(time=1.0, run=run, kind="keyed", event="end")
+
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+sink = evenly.JsonLines(sys.argv[1])
+room = 2 * len(end("a").to_json()) + 20
+resource.setrlimit(resource.RLIMIT_FSIZE, (room, resource.RLIM_INFINITY))
+failed = 0
+for run in "abcd":
+    try:
+        sink.write(end(run))
+    except OSError:
+        failed += 1
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+sink.write(end("e"))
+sys.exit(failed)
+"""
+
+
+def test_a_file_goes_on_after_its_disk_was_full(tmp_path):
+    ran = subprocess.run([sys.executable, "-B", "-c", FULL, str(tmp_path / "facts.jsonl")], check=False)
+    assert ran.returncode == 2
+    found = evenly.read_facts(tmp_path / "facts.jsonl")
+    assert [fact.run for fact in found.facts] == ["a", "b", "e"]
+    assert found.cut == 1
+
+
+def test_a_writer_that_died_in_a_line_in_which_another_goes_on_loses_that_record_alone(tmp_path):
+    path, line = tmp_path / "facts.jsonl", end().to_json()
+    path.write_bytes(line + b"\n" + line[:25] + end(run="b").to_json() + b"\n")
+    found = evenly.read_facts(path)
+    assert ([fact.run for fact in found.facts], found.cut) == (["a", "b"], 1)
+
+
+def test_a_line_without_an_end_is_refused_before_it_fills_memory():
+    reader = LineReader("noise.jsonl")
+    assert list(reader.feed(b"x" * 900_000)) == []
+    with pytest.raises(DamagedData, match=r"line 1 of noise.jsonl .* more than 1,000,000 bytes"):
+        list(reader.feed(b"x" * 900_000))
+
+
+def test_a_file_that_another_process_has_renamed_is_left_for_the_new_one(tmp_path):
+    sinks = [evenly.JsonLines(tmp_path / "facts.jsonl", most_bytes=100_000) for _ in range(2)]
+    while not (tmp_path / "facts.jsonl.1").exists():
+        sinks[0].write(end())
+    sinks[1].write(end(run="second"))
+    for sink in sinks:
+        sink.close()
+    assert "second" in {fact.run for fact in evenly.read_facts(tmp_path / "facts.jsonl").facts}
+
+
+def test_a_path_stays_the_same_after_a_change_of_the_working_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    sink = evenly.JsonLines("facts.jsonl")
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path / "other")
+    (tmp_path / "facts.jsonl").unlink()
+    sink.write(end())
+    sink.close()
+    assert (tmp_path / "facts.jsonl").exists()
+
+
+def test_the_same_place_twice_gets_each_record_once(teller, caplog):
+    got, logger = [], logging.getLogger("jobs")
+    with evenly.emit_to(got.append) as first, caplog.at_level(logging.INFO, "jobs"), evenly.emit_to(logger) as logged:
+        assert evenly.emit_to(logger) is evenly.emit_to(logged.sink) is logged
+        assert evenly.emit_to(got.append) is first
+        teller.end()
+    assert (len(got), len([it for it in caplog.records if it.name == "jobs"])) == (1, 1)
+
+
+HANGING = """
+import os, sys, threading
+import evenly
+from evenly.facts.emitting import Teller
+
+for _ in range(4):
+    sink = type("Hanging", (), {"write": lambda self, fact: threading.Event().wait(), "close": lambda self: None})
+    evenly.emit_to(sink())
+evenly.emit_to(sys.argv[1])
+teller = Teller(kind="keyed", clock=lambda: 1.0)
+teller.begin("a")
+for _ in range(2_500):
+    teller.tell("start")
+if os.fork() == 0:
+    teller.end()  # its parent's threads are not here
+    sys.exit()
+os.wait()
+"""
+
+
+def test_sinks_that_hang_hold_up_neither_the_end_of_a_process_nor_others(tmp_path):
+    path = tmp_path / "facts.jsonl"
+    ran = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", HANGING, str(path)], check=False, capture_output=True, text=True, timeout=60
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stderr.count("wait already") in {4, 5}
+    assert all(fact.event == "start" for fact in evenly.read_facts(path).facts)
+
+
+def test_prometheus_forgets_the_names_that_were_told_of_longest_ago():
+    registry = CollectorRegistry()
+    sink = evenly.Prometheus(registry=registry)
+    sink.write(next(iter(dataflow(batches=1))))
+    for number in range(300):
+        sink.write(end(run=f"{number}"))
+        sink.write(end(run="kept"))
+    named = {it.labels["name"] for family in registry.collect() for it in family.samples}
+    sink.close()
+    assert len(named) == 200
+    assert {"kept", "299"} <= named
+    assert not {"tweets", "0"} & named
+
+
+@pytest.mark.parametrize("odd", [float("nan"), float("inf"), -1.0])
+def test_numbers_that_are_none_raise_no_counter(odd):
+    registry = CollectorRegistry()
+    sink = evenly.Prometheus(registry=registry)
+    moved = Decision(what="state", reason="moved", stood_ms=odd)
+    sink.write(Fact(time=1.0, run="a", kind="keyed", event="move", decision=moved))
+    assert not registry.get_sample_value("evenly_stood_seconds_total", {"name": "a", "kind": "keyed"})
+    sink.close()

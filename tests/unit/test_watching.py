@@ -1,11 +1,12 @@
 """What a live page keeps, where its records come from, and who may read it: without a server."""
 
 import json
+import os
 from itertools import islice
 
 import pytest
 
-from evenly.errors import DamagedData, InvalidParameter, MissingFile
+from evenly.errors import DamagedData, InvalidParameter, MissingFile, UnreadableFile
 from evenly.facts.records import Batch, Fact
 from evenly.facts.sample import drifting_stream, paced_sending
 from evenly.watching.access import Access, Asked, is_loopback
@@ -74,10 +75,32 @@ def test_a_file_is_followed_as_it_grows_and_when_it_is_begun_anew(tmp_path):
     assert come() == [3]
     path.write_bytes(lines([batch(7)]))
     assert come() == [7]
+    with path.open("ab") as file:
+        file.write(lines([batch(8)]))
     path.rename(tmp_path / "facts.jsonl.1")
+    path.write_bytes(lines([batch(9), batch(10)]))
+    assert come() == [8, 9, 10]
+    path.unlink()
     assert come() == []
-    path.write_bytes(lines([batch(8), batch(9)]))
-    assert come() == [8, 9]
+
+
+def test_a_file_of_a_folder_that_is_renamed_is_not_read_twice(tmp_path):
+    path = tmp_path / "facts.jsonl"
+    path.write_bytes(lines([batch(1)]))
+    followed = follow(tmp_path)
+    told = [next(followed), next(followed)]
+    with path.open("ab") as file:
+        file.write(lines([batch(2)]))
+    path.rename(tmp_path / "facts.jsonl.1")
+    path.write_bytes(lines([batch(3)]))
+    told += [next(followed), next(followed)]
+    assert sorted(fact.batch.number for _, facts in told for fact in facts) == [1, 2, 3]
+
+
+def test_what_is_no_file_is_refused_without_a_look_into_it(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UnreadableFile, match="is no file"):
+        check_readable(tmp_path / "pipe")
 
 
 def test_a_line_that_is_no_record_is_told_and_the_other_files_are_read_on(tmp_path):

@@ -13,7 +13,7 @@ from evenly.cli.local_folders import local_folder
 from evenly.cli.options import Json
 from evenly.cli.output import note, print_json, print_table, say
 from evenly.errors import DamagedData, InvalidParameter, MissingFile
-from evenly.files import read_whole, write_whole
+from evenly.files import read_whole, write_new
 from evenly.keys.mapping import Mapping
 from evenly.keys.versions import (
     ANSWER,
@@ -189,7 +189,8 @@ def rollback_command(
             "back with --cancel"
         )
     request = Request(wanted, uuid.uuid4().hex, datetime.now(UTC).isoformat(timespec="seconds"))
-    write_whole(found.folder / REQUEST, request.to_json())
+    if not write_new(found.folder / REQUEST, request.to_json()):
+        raise InvalidParameter(f"somebody else has just asked the query of {checkpoint} for a version: see evenly mapping list")
     if json:
         print_json("mapping rollback", {"checkpoint": checkpoint, "to": wanted}, [_asked(request)])
         return

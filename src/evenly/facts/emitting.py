@@ -8,8 +8,10 @@ import logging
 import os
 import queue
 import threading
+import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Protocol, Self, runtime_checkable
 
@@ -40,10 +42,10 @@ class _Called:
     """A function as a sink."""
 
     def __init__(self, function: Callable[[Fact], object]) -> None:
-        self._function = function
+        self.function = function
 
     def write(self, fact: Fact) -> None:
-        self._function(fact)
+        self.function(fact)
 
     def close(self) -> None:
         pass
@@ -60,7 +62,7 @@ class Emitting:
         self.sink, self.names = sink, names
         self.written = self.dropped = 0
         self._waiting: queue.Queue[Fact | threading.Event | None] = queue.Queue(_MOST_WAITING)
-        self._warned = threading.Lock()
+        self._warned, self._asked_to_end = threading.Lock(), False
         self._thread = threading.Thread(target=self._write_all, name="evenly facts", daemon=True)
         self._thread.start()
 
@@ -82,13 +84,21 @@ class Emitting:
 
     def close(self) -> None:
         """Write what waits, for at most five seconds, and end. A second call does nothing."""
-        if not _detach(self):
-            return
-        try:
-            self._waiting.put(None, timeout=_CLOSE_S)
-        except queue.Full:
-            return  # the sink hangs: its thread ends with the process
-        self._thread.join(_CLOSE_S)
+        if _detach(self):
+            _end((self,))
+
+    def ask_to_end(self, until_s: float = 0.0) -> bool:
+        """Have the thread end after what waits; False if by then (on the monotonic clock) there is no room to tell it."""
+        with suppress(queue.Full):
+            if not self._asked_to_end:
+                self._waiting.put(None, timeout=max(0.0, until_s - time.monotonic()))
+                self._asked_to_end = True
+        return self._asked_to_end
+
+    def await_end(self, until_s: float) -> None:
+        """Wait for that. A thread whose sink hangs ends with the process."""
+        if self.ask_to_end(until_s) and self._thread is not threading.current_thread():
+            self._thread.join(max(0.0, until_s - time.monotonic()))
 
     def __enter__(self) -> Self:
         return self
@@ -150,24 +160,30 @@ def emit_to(
         raise InvalidParameter(
             f"to must be a path, a logger, an object with write and close, or a function of a record, got {to!r}"
         )
-    if isinstance(sink, JsonLines) and (there := _attached_file(sink)) is not None:
-        sink.close()
-        if there.names != names:
-            raise InvalidParameter(f"records go to {sink.path} already, with names={there.names}: close that first")
-        return there
-    made = Emitting(sink, names=names)
     with _lock:
+        there = next((it for it in _attached if _alike(it.sink, sink)), None)
+        if there is not None:
+            if isinstance(sink, JsonLines) and sink is not there.sink:
+                sink.close()
+            if there.names != names:
+                raise InvalidParameter(f"records go to {to} already, with names={there.names}: close that first")
+            return there
+        made = Emitting(sink, names=names)
         if not _attached:
             atexit.register(_close_all)
         _attached = (*_attached, made)
     return made
 
 
-def _attached_file(sink: JsonLines) -> Emitting | None:
-    """Who writes to the same file: a cell of a notebook that is run again is not to have every record written twice."""
-    path = sink.path.resolve()
-    found = (it for it in _attached if isinstance(it.sink, JsonLines) and it.sink.path.resolve() == path)
-    return next(found, None)
+def _alike(one: FactSink, other: FactSink) -> bool:
+    """Whether it is the same place: a cell of a notebook that is run again is not to have every record told twice."""
+    if isinstance(one, JsonLines) and isinstance(other, JsonLines):
+        return one.path.resolve() == other.path.resolve()
+    if isinstance(one, LoggerSink) and isinstance(other, LoggerSink):
+        return one.logger is other.logger
+    if isinstance(one, _Called) and isinstance(other, _Called):
+        return one.function == other.function
+    return one is other
 
 
 def is_emitting() -> bool:
@@ -185,9 +201,26 @@ def _detach(emitting: Emitting) -> bool:
     return was
 
 
+def _end(emitting: Sequence[Emitting]) -> None:
+    until_s = time.monotonic() + _CLOSE_S
+    for one in emitting:
+        one.ask_to_end()
+    for one in emitting:
+        one.await_end(until_s)
+
+
 def _close_all() -> None:
-    for emitting in _attached:
-        emitting.close()
+    """At the end of the process: several sinks that hang hold it up no longer than one."""
+    _end([it for it in _attached if _detach(it)])
+
+
+def _forget() -> None:
+    """In a process that was forked: the threads that write are its parent's."""
+    global _attached, _lock
+    _attached, _lock = (), threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forget)
 
 
 _HIDDEN, _NAMED = KeyLabels(), KeyLabels(names=True)

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 import msgspec
 
 from evenly.errors import DamagedData, NewerFormat
-from evenly.facts.records import VERSION, Fact
+from evenly.facts.records import MOST_BYTES, VERSION, Fact
 from evenly.files import read_whole
 
-_BEGINNING = b'{"version":'
+_BEGINNING = b'{"version":'  # of a record, and nowhere else in one: quotes inside texts are escaped
+_LONGEST = 100 * MOST_BYTES
 
 
 @dataclass(frozen=True)
@@ -36,8 +37,8 @@ class LineReader:
     >>> [fact.event for fact in reader.feed(b'"kind":"keyed","event":"end"}\\n')]
     ['end']
 
-    A line that ends too early is one whose writer died: it is left out and counted in `cut`. Any other line that is no record
-    is refused, as is one of a later version.
+    A line that ends too early is one whose writer died: it is left out and counted in `cut`, also where another writer has gone
+    on in the same line. Any other line that is no record is refused, as is one of a later version.
     """
 
     def __init__(self, source: str = "this text") -> None:
@@ -58,6 +59,9 @@ class LineReader:
             self._line += 1
             if line.strip() and (fact := self._read(line)) is not None:
                 yield fact
+        if len(self._rest) > _LONGEST:
+            self._line += 1
+            raise self._refused(b"", ValueError(f"it has more than {_LONGEST:,} bytes"))
 
     def end(self) -> Iterator[Fact]:
         """The record of a last line that is whole but has no end."""
@@ -74,6 +78,9 @@ class LineReader:
             if _is_cut(line, error):
                 self.cut += 1
                 return None
+            if line.startswith(_BEGINNING) and (last := line.rfind(_BEGINNING)) > 0:
+                self.cut += 1
+                return self._read(line[last:])
             raise self._refused(line, error) from error
 
     def _refused(self, line: bytes, error: Exception) -> Exception:

@@ -3,6 +3,7 @@
 "use strict"
 
 const KEPT = 600, DRAWN = 180, STRIPS = 12, STRIP_BATCHES = 60, LISTED = 60, RUNS = 16
+const SILENT_S = 120
 const SVG = "http://www.w3.org/2000/svg"
 const ALWAYS_WIDE = ["lambda-card", "graph-card", "queues-card"]
 const DECIDED = { change: "changed", refusal: "refused", move: "moved", effect: "measured", start: "started", end: "ended" }
@@ -20,6 +21,7 @@ const short = value => {  // for axes and tiles: 12.5k, 3M
 }
 const percent = value => finite(value) ? `${Math.abs(value) >= 100 ? Math.round(value) : value.toFixed(1)} %` : "–"
 const seconds = ms => !finite(ms) ? "–" : ms >= 1000 ? `${digits(ms / 1000)} s` : `${digits(ms)} ms`
+const ago = passed => passed < 7200 ? `${Math.round(passed / 60)} min` : passed < 172800 ? `${Math.round(passed / 3600)} h` : `${Math.round(passed / 86400)} days`
 const clock = time => new Date(time * 1000).toLocaleTimeString("en-GB")
 
 function svg(name, attributes = {}, ...children) {
@@ -43,7 +45,7 @@ function take(fact) {
   let run = runs.get(fact.run)
   if (!run) {
     run = { id: fact.run, name: "", kind: fact.kind, batches: [], marks: [], decisions: [], graph: null, status: "running",
-      instances: null, version: null, changes: 0, restarts: 0, seen: 0 }
+      instances: null, version: null, changes: 0, restarts: 0, seen: 0, begun: fact.time }
     runs.set(fact.run, run)
     if (runs.size > RUNS) {
       const oldest = [...runs.values()].find(one => one.id !== chosen && one.id !== fact.run)
@@ -101,14 +103,15 @@ function over(run, id, series, unit, readout, height) {
   const values = batches.flatMap(batch => series.map(one => one.of(batch))).filter(finite)
   const { drawn, x, y, left, right, low, high, width } = frame(box, height, niceTop(Math.max(...values, 0) || 1), unit, batches.length)
   const first = batches.length ? batches[0].at : 0
-  for (const mark of run.marks.filter(one => one.at >= first - 0.5)) {
+  let free = width - right  // the newest change is named; an older one only where that leaves room
+  for (const mark of run.marks.filter(one => one.at >= first - 0.5).reverse()) {
     const at = x(mark.at - first), group = svg("g", { class: mark.kind }, tip(mark.kind === "change" ?
       `mapping ${mark.fact.mapping_version ?? ""}: ${mark.fact.decision.reason}` : `started again at ${clock(mark.fact.time)}`))
     group.append(svg("line", { x1: at, x2: at, y1: high, y2: low }))
     if (mark.kind === "change") {
       const label = finite(mark.fact.mapping_version) ? `v${mark.fact.mapping_version}` : "plan", wide = 9 + 7 * label.length
       const place = Math.min(Math.max(at - wide / 2, left), width - right - wide)
-      group.append(svg("rect", { x: place, y: 2, width: wide, height: 18, rx: 4 }), svg("text", { x: place + wide / 2, y: 15, "text-anchor": "middle" }, label))
+      if (place + wide <= free) { free = place - 2; group.append(svg("rect", { x: place, y: 2, width: wide, height: 18, rx: 4 }), svg("text", { x: place + wide / 2, y: 15, "text-anchor": "middle" }, label)) }
     }
     drawn.append(group)
   }
@@ -224,10 +227,10 @@ function graph(run, batch) {
 
 function decisions(run) {
   byId("decisions").replaceChildren(...run.decisions.map(fact => {
-    const made = fact.decision ?? {}, what = fact.event === "end" && fact.error ? `failed: ${fact.error}` : fact.event === "start" ? `with ${fact.instances ?? run.instances ?? "its"} instances` : made.reason ?? ""
+    const made = fact.decision ?? {}, what = fact.event === "end" && fact.error ? `failed: ${fact.error}` : fact.event === "start" ? (finite(fact.instances) ? `with ${fact.instances} instances` : "") : made.reason === DECIDED[fact.event] ? "" : made.reason ?? ""
     const told = [finite(made.before_pct) && `λ before ${percent(made.before_pct)}`, finite(made.expected_pct) && `promised ${percent(made.expected_pct)}`, finite(made.after_pct) && `λ after ${percent(made.after_pct)}`,
       finite(made.kept_pct) && `without it ${percent(made.kept_pct)}`, finite(made.moved_load_pct) && `${percent(made.moved_load_pct)} of the load moved`, finite(made.stood_ms) && `stood still for ${seconds(made.stood_ms)}`].filter(Boolean).join(" · ")
-    const line = html("li", fact.event, html("time", "", clock(fact.time)), " ", html("b", "", `${made.what ? `${made.what} ` : ""}${DECIDED[fact.event]}${fact.event === "change" && finite(fact.mapping_version) ? ` to v${fact.mapping_version}` : ""}`), " ", what)
+    const line = html("li", fact.event === "end" && fact.error ? "failure" : fact.event, html("time", "", clock(fact.time)), " ", html("b", "", `${made.what ? `${made.what} ` : ""}${DECIDED[fact.event]}${fact.event === "change" && finite(fact.mapping_version) ? ` to v${fact.mapping_version}` : ""}`), " ", what)
     if (told) line.append(html("small", "", told))
     return line
   }))
@@ -251,7 +254,7 @@ function tiles(now) {
     ["version", "mapping", now.mapping_version === null ? "–" : `v${now.mapping_version}`, `${now.changes} ${now.changes === 1 ? "change" : "changes"}`, ""],
     ["count", "instances", now.instances === null ? "–" : now.instances.toLocaleString("en-US"), "", ""], ["batch", "batch", now.batch === null ? "–" : now.batch.toLocaleString("en-US"), "", ""]]
   byId("tiles").replaceChildren(...shown.filter(([, , value]) => value !== "–").map(([id, label, value, more, cls]) => {
-    const tile = html("div", cls, html("dt", "", label), html("dd", "", value, " ", html("small", "", more)))
+    const tile = html("div", cls, html("dt", "", label), html("dd", "", html("span", "", value), " ", html("small", "", more)))
     tile.id = `tile-${id}`
     return tile
   }))
@@ -267,7 +270,8 @@ function draw() {
   drawing = false
   const run = runs.get(chosen) ?? runs.values().next().value  // what was chosen may be gone with the server that told of it
   byId("runs").replaceChildren(...[...runs.values()].map(one => {
-    const button = html("button", "", `${one.name || one.id} (${one.kind})`)
+    const alike = [...runs.values()].some(other => other !== one && other.name === one.name && other.name && other.kind === one.kind)
+    const button = html("button", "", `${one.name || one.id} (${one.kind}${alike ? `, ${clock(one.begun)}` : ""})`)
     button.setAttribute("aria-current", String(one === run))
     button.onclick = () => { chosen = one.id; later() }
     return button
@@ -280,8 +284,9 @@ function draw() {
   const now = numbersOf(run), batch = run.batches.at(-1)
   document.title = `${run.name || run.id}: λ ${percent(now.imbalance_pct)} – Evenly`
   byId("name").textContent = run.name || run.id
-  byId("status").textContent = run.status
-  byId("status").className = `pill ${run.status === "running" ? "good" : run.status === "failed" ? "bad" : ""}`
+  const silent = run.status === "running" ? Date.now() / 1000 - run.time : 0  // a job that was killed tells no end
+  byId("status").textContent = silent > SILENT_S ? `running when last heard of, ${ago(silent)} ago` : run.status
+  byId("status").className = `pill ${run.status === "running" && silent <= SILENT_S ? "good" : run.status === "failed" ? "bad" : ""}`
   tiles(now)
   const any = of => run.batches.some(of)
   show("lambda-card", any(one => finite(one.imbalance_pct)))
@@ -347,6 +352,7 @@ for (const id of ["lambda", "duration"]) {
   byId(id).addEventListener("pointerleave", () => { delete pointed[id]; later() })
 }
 addEventListener("resize", later)
+setInterval(later, 20000)
 addEventListener("beforeprint", draw)
 draw()
 connect()

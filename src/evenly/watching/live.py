@@ -164,6 +164,9 @@ class LiveWatch:
                 self.history.notice(ended)
         except EvenlyError as error:
             self._say(str(error))
+        except Exception as error:
+            self._say(f"No more records are read: {type(error).__name__}: {error}")
+            raise
 
     def _say(self, text: str) -> None:
         self.history.notice(text)
@@ -181,6 +184,8 @@ def _check(host: str, port: int, token: str | None) -> None:
         raise InvalidParameter(f"port must be from 0 (any free one) to 65535, got {port}")
     if token is not None and len(token) < _LEAST_TOKEN:
         raise InvalidParameter(f"a token must have at least {_LEAST_TOKEN} characters, this one has {len(token)}")
+    if token is not None and not (token.isascii() and token.isprintable()):
+        raise InvalidParameter("a token must be of letters, digits and signs of ASCII, as headers are: --token new makes one")
     if token is None and not is_loopback(host):
         raise InvalidParameter(
             f"others than this machine could read the page at {host}: give a token too (--token new makes one), "

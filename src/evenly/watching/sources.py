@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import os
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from itertools import count
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from evenly.facts.sample import dataflow, drifting_stream, paced_sending
 
 Waited = tuple[float, Sequence[Fact | str]]
 """How long to wait, and then records, or a text to show."""
+_Identity = tuple[int, int]
 
 _PIECE_BYTES = 1 << 20
 _POLL_S = 0.25
@@ -26,46 +27,63 @@ _DEMO_BATCHES, _DEMO_RESTART = 1_500, 75
 
 
 class FollowedFile:
-    """A file of JSON lines, read as far as it is written; one that is begun anew is read from its beginning."""
+    """A file of JSON lines, read as far as it is written, under any name; one that was cut is read from its beginning."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._begin()
-        self._seen: tuple[int, int] | None = None
+    def __init__(self, path: Path, identity: _Identity) -> None:
+        self._identity = identity
+        self._begin(path)
 
-    def _begin(self) -> None:
-        self._reader, self._at = LineReader(str(self.path)), 0
+    def _begin(self, path: Path) -> None:
+        self._reader, self._at = LineReader(str(path)), 0
 
-    def read(self) -> Iterator[Fact]:
-        """The records that came since the last call."""
+    def read(self, path: Path) -> Iterator[Fact]:
+        """The records that came since the last call, if the file is at `path` now."""
         try:
-            with self.path.open("rb") as file:
+            with path.open("rb") as file:
                 now = os.fstat(file.fileno())
-                if not stat.S_ISREG(now.st_mode):
-                    raise UnreadableFile(f"{self.path} is no file: give a file of JSON lines that evenly.emit_to has written")
-                identity = (now.st_dev, now.st_ino)
-                if identity != self._seen or now.st_size < self._at:
-                    self._begin()
-                self._seen = identity
+                if (now.st_dev, now.st_ino) != self._identity:
+                    return  # renamed since
+                if now.st_size < self._at:
+                    self._begin(path)
                 file.seek(self._at)
                 while piece := file.read(_PIECE_BYTES):
                     self._at += len(piece)
                     yield from self._reader.feed(piece)
         except FileNotFoundError:
             return  # between two files of one name
-        except PermissionError as error:
-            raise UnreadableFile(f"{self.path} cannot be read ({error}): run as who may read it") from error
+        except OSError as error:
+            raise UnreadableFile(f"{path} cannot be read ({error}): run as who may read it") from error
 
 
 def files_of(path: Path) -> list[Path]:
     """The file itself, or the JSON lines right in a folder; what a link there leads to elsewhere is left out."""
     if not path.exists():
         raise MissingFile(f"{path} does not exist: give a file or folder that evenly.emit_to writes to, or evenly watch --demo")
+    return list(_identified(path).values())
+
+
+def _identified(path: Path) -> dict[_Identity, Path]:
+    """The same with what a file keeps when it is renamed."""
     if not path.is_dir():
-        return [path]
+        found = _state(path)
+        if found is not None and not stat.S_ISREG(found.st_mode):
+            raise UnreadableFile(f"{path} is no file: give a file of JSON lines that evenly.emit_to has written")
+        return {} if found is None else {(found.st_dev, found.st_ino): path}
     inside = path.resolve()
-    found = (one for one in path.iterdir() if one.name.endswith(_ENDINGS) and one.resolve().parent == inside and one.is_file())
-    return sorted(found, key=lambda one: one.stat().st_mtime)[-_MOST_FILES:]
+    named = (one for one in path.iterdir() if one.name.endswith(_ENDINGS) and one.resolve().parent == inside)
+    states = [(state, one) for one in named if (state := _state(one)) is not None and stat.S_ISREG(state.st_mode)]
+    states.sort(key=lambda it: it[0].st_mtime)
+    return {(state.st_dev, state.st_ino): one for state, one in states[-_MOST_FILES:]}
+
+
+def _state(path: Path) -> os.stat_result | None:
+    """None of a file that has gone meanwhile."""
+    try:
+        return path.stat()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise UnreadableFile(f"{path} cannot be read ({error}): give a file that you may read") from error
 
 
 def check_readable(path: Path) -> None:
@@ -80,20 +98,33 @@ def check_readable(path: Path) -> None:
 
 def follow(path: Path) -> Iterator[Waited]:
     """All records that are there, and then without end those that come."""
-    followed: dict[Path, FollowedFile] = {}
-    broken: set[Path] = set()
+    followed: dict[_Identity, FollowedFile] = {}
+    broken: set[_Identity] = set()
     while True:
-        for one in files_of(path) if path.exists() else ():
-            if one in broken:
+        found = _now(path, followed)
+        if len(found) < _MOST_FILES:  # another file may get the number of one that has gone
+            for gone in followed.keys() - found.keys():
+                del followed[gone]
+        broken &= followed.keys()
+        for identity, one in found.items():
+            if identity in broken:
                 continue
-            facts = followed.setdefault(one, FollowedFile(one)).read()
+            facts = followed.setdefault(identity, FollowedFile(one, identity)).read(one)
             try:
                 while piece := _some(facts):
                     yield 0.0, piece
             except (DamagedData, NewerFormat, UnreadableFile) as error:
-                broken.add(one)
+                broken.add(identity)
                 yield 0.0, [f"{error}. Nothing more is read from it"]
         yield _POLL_S, []
+
+
+def _now(path: Path, followed: Container[_Identity]) -> dict[_Identity, Path]:
+    """What is to be read, oldest first: also a file that was followed at `path` before it was renamed, to its end."""
+    if path.is_dir():
+        return _identified(path)
+    before = path.with_name(f"{path.name}.1")
+    return {identity: one for identity, one in _identified(before).items() if identity in followed} | _identified(path)
 
 
 def _some(facts: Iterator[Fact]) -> list[Fact]:

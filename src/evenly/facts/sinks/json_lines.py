@@ -19,9 +19,9 @@ class JsonLines:
         evenly.emit_to(evenly.JsonLines("/data/facts.jsonl", most_bytes=10_000_000))
 
     A line is written by one call, after those that are there: a restart goes on in the same file, and several processes may
-    write to it. A line that was cut off where its writer died is ended first, and readers leave it out. From `most_bytes` on
-    (64 MiB) the file is renamed to its name and `.1`, in the place of the one before, and begun anew: so it takes at most
-    twice that.
+    write to it. A line that was cut off, where its writer died or the disk was full, is ended first, and readers leave it out.
+    From `most_bytes` on (64 MiB) the file is renamed to its name and `.1`, in the place of the one before, and begun anew: so
+    it takes at most twice that. A file that somebody else has renamed or removed is begun anew, too.
 
     The path is one of this machine, or of a folder that is mounted here. Object stores cannot append: give `emit_to` a
     function.
@@ -38,7 +38,7 @@ class JsonLines:
             raise InvalidParameter(
                 f"most_bytes must be at least {_LEAST_BYTES:,}, ten of the largest records, got {most_bytes!r}"
             )
-        self.path, self._most_bytes = Path(told), most_bytes
+        self.path, self._most_bytes = Path(told).absolute(), most_bytes  # the same one after a change of the working folder
         self._file, self._size = -1, 0
         try:
             self._open()
@@ -50,8 +50,8 @@ class JsonLines:
     def write(self, fact: Fact) -> None:
         """Append one line."""
         line = fact.to_json() + b"\n"
-        if self._file >= 0 and os.fstat(self._file).st_nlink == 0:
-            self.close()  # it was removed
+        if self._file >= 0 and not self._is_there():
+            self.close()
         if self._file < 0:
             self._open()
         if self._size + len(line) > self._most_bytes:
@@ -59,6 +59,7 @@ class JsonLines:
         written = os.write(self._file, line)
         self._size += written
         if written < len(line):
+            self.close()  # what is opened again is ended first
             raise OSError(f"{written} of {len(line)} bytes were written to {self.path}: the disk may be full")
 
     def close(self) -> None:
@@ -67,11 +68,22 @@ class JsonLines:
         if file >= 0:
             os.close(file)
 
+    def _is_there(self) -> bool:
+        """Whether the path still leads to the file that is open: another process may have renamed it, or removed it."""
+        try:
+            return os.path.samestat(self.path.stat(), os.fstat(self._file))
+        except FileNotFoundError:
+            return False
+
     def _open(self) -> None:
         self._file = os.open(self.path, os.O_APPEND | os.O_CREAT | os.O_RDWR, 0o644)
-        self._size = os.fstat(self._file).st_size
-        if self._size and os.pread(self._file, 1, self._size - 1) != b"\n":
-            self._size += os.write(self._file, b"\n")
+        try:
+            self._size = os.fstat(self._file).st_size
+            if self._size and os.pread(self._file, 1, self._size - 1) != b"\n":
+                self._size += os.write(self._file, b"\n")
+        except OSError:
+            self.close()
+            raise
 
     def _turn(self) -> None:
         self.close()

@@ -11,7 +11,7 @@ class LoggerSink:
     """A message for every record, its JSON: a refusal is a warning, an end by an error is one, all else is information."""
 
     def __init__(self, logger: logging.Logger) -> None:
-        self._logger = logger
+        self.logger = logger
 
     def write(self, fact: Fact) -> None:
         """One message."""
@@ -20,8 +20,8 @@ class LoggerSink:
             level = logging.WARNING
         elif fact.error:
             level = logging.ERROR
-        if self._logger.isEnabledFor(level):
-            self._logger.log(level, "%s", fact.to_json().decode())
+        if self.logger.isEnabledFor(level):
+            self.logger.log(level, "%s", fact.to_json().decode())
 
     def close(self) -> None:
         """Nothing is kept open."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
@@ -68,7 +69,7 @@ def measurements(fact: Fact) -> Iterator[Measurement]:
     """What a record says, as metrics."""
     common = {"name": fact.name or fact.run, "kind": fact.kind}
     for metric, labels, value in _measurements(fact):
-        if value is not None:
+        if value is not None and math.isfinite(value) and (metric.kind == "gauge" or value >= 0.0):
             yield metric, common | labels, float(value)
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import Any
 
 from evenly.errors import InvalidParameter, MissingDependency
 from evenly.facts.records import Fact
 from evenly.facts.sinks.metrics import COMMON_LABELS, METRICS, Metric, measurements
+
+_MOST_NAMES = 200
 
 
 class Prometheus:
@@ -14,7 +17,8 @@ class Prometheus:
 
         evenly.emit_to(evenly.Prometheus(port=9464))
 
-    It answers on this machine alone, unless `address` says otherwise: metrics hold the names of queries and operators.
+    It answers on this machine alone, unless `address` says otherwise: metrics hold the names of queries and operators. Of more
+    than 200 names those that were told of longest ago are left out.
     """
 
     def __init__(self, *, registry: Any = None, port: int | None = None, address: str = "127.0.0.1") -> None:
@@ -24,6 +28,7 @@ class Prometheus:
             raise MissingDependency("Prometheus needs prometheus_client: pip install 'evenly[prometheus]'") from error
         self._registry = prometheus_client.REGISTRY if registry is None else registry
         self._found: dict[Metric, Any] = {}
+        self._told: OrderedDict[tuple[str, str], set[tuple[Metric, tuple[str, ...]]]] = OrderedDict()
         self._server: Any = None
         try:
             for metric in METRICS:
@@ -49,12 +54,18 @@ class Prometheus:
 
     def write(self, fact: Fact) -> None:
         """Take in what a record says."""
+        told = self._told.setdefault((fact.name or fact.run, fact.kind), set())
+        self._told.move_to_end((fact.name or fact.run, fact.kind))
         for metric, labels, value in measurements(fact):
+            told.add((metric, tuple(labels[name] for name in (*COMMON_LABELS, *metric.labels))))
             found = self._found[metric].labels(**labels)
             if metric.kind == "counter":
                 found.inc(value)
             else:
                 found.set(value)
+        while len(self._told) > _MOST_NAMES:
+            for metric, values in self._told.popitem(last=False)[1]:
+                self._found[metric].remove(*values)
 
     def close(self) -> None:
         """Answer no more, and take the metrics out of the registry."""

@@ -90,11 +90,11 @@ class KeyedQuery(RunningQuery):
         except BaseException:
             self._unwatch()
             raise
-        self._requests = Requests(self, pipeline.spark, pipeline.checkpoint)
         self._tellers = (self._facts.teller,)
         self._facts.begin(self.id, self.name)
         if controller is not None:
             threading.Thread(target=self._follow, name="evenly controller", daemon=True).start()
+        self._requests = Requests(self, pipeline.spark, pipeline.checkpoint)
 
     @property
     def mapping(self) -> Mapping:

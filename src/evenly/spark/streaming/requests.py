@@ -22,6 +22,7 @@ from evenly.spark.streaming.movable import REFUSALS
 _LOG = logging.getLogger(__name__)
 LOOK_S = 5.0
 """How often a query looks for a request."""
+_MOST_FAILED = 20
 
 
 class Asked(Protocol):
@@ -40,7 +41,7 @@ class Asked(Protocol):
 
 
 class Requests:
-    """Looks for a request every five seconds while the query runs, in a thread of its own, and answers it.
+    """Looks for a request at the start, and every five seconds while the query runs, in a thread of its own, and answers it.
 
     A request that was carried out by a driver that died before it could answer asks for the mapping that is in force by then,
     and moves nothing.
@@ -63,7 +64,7 @@ class Requests:
 
     def _carried_out(self) -> RequestAnswer | None:
         query = self._query()
-        if query is None or not self._folder.has(REQUEST):
+        if query is None or not query.isActive or not self._folder.has(REQUEST):
             return None
         told = self._folder.read(REQUEST, checked_by_caller=True)
         asked, refused, identity = 0, "", ""
@@ -78,18 +79,25 @@ class Requests:
         now = datetime.now(UTC).isoformat(timespec="seconds")
         answer = RequestAnswer(identity, query.versions[-1].number, asked, refused, now)
         self._folder.write(ANSWER, answer.to_json())
-        self._folder.remove(REQUEST)
+        if self._folder.has(REQUEST) and self._folder.read(REQUEST, checked_by_caller=True) == told:
+            self._folder.remove(REQUEST)  # and not one that took its place while state was moved
         _LOG.info("%s: asked to go back to version %d: %s", self._folder.path, asked, refused or "done")
         return answer
 
     def _follow(self) -> None:
-        while not self._ended.wait(LOOK_S):
-            query = self._query()
+        # At once: a query that takes what is there and ends may not run for five seconds.
+        wait_s, failed = 0.0, 0
+        while not self._ended.wait(wait_s):
+            wait_s, query = LOOK_S, self._query()
             try:
                 if query is None or not query.isActive:
                     return
                 self.look()
-            except Exception:  # noqa: BLE001 - the session may have gone; the query is right without requests
+                failed = 0
+            except Exception:  # noqa: BLE001 - the query is right without requests
+                # A request may be taken back while it is read. If it stays like that, the session has gone.
                 _LOG.debug("no request could be looked for", exc_info=True)
-                return
+                failed += 1
+                if failed == _MOST_FAILED:
+                    return
             del query
