@@ -157,8 +157,6 @@ def run(spark, frame, placed, source, tmp_path, monkeypatch):
                 text = re.sub(pattern, by, text)
             tree = ast.fix_missing_locations(_Computing().visit(ast.parse(text)))
             names.update(more)
-            if "stream_apply_by_key" in text:
-                spark.conf.set("spark.sql.streaming.stateStore.providerClass", ROCKSDB)
             exec(compile(tree, "an example", "exec"), names)
 
         try:
@@ -166,7 +164,7 @@ def run(spark, frame, placed, source, tmp_path, monkeypatch):
         finally:
             for end in endings:
                 end()
-            spark.conf.unset("spark.sql.streaming.stateStore.providerClass")  # what a page has set
+            spark.conf.unset("spark.sql.streaming.stateStore.providerClass")  # what a page wants set
 
 
 class _Computing(ast.NodeTransformer):
@@ -216,13 +214,17 @@ def test_the_example_in_its_help_runs(run, spark, frame, name, monkeypatch):
         more = {"result": evenly.apply_by_cost(frame, len, "size long", instances=2, call=skip)}
     if name == "diagnose_checkpoint":
         run(in_help("stream_by_key"))
+    if name == "stream_apply_by_key":
+        spark.conf.set("spark.sql.streaming.stateStore.providerClass", ROCKSDB)
     if name == "await_any_termination":
         spark.readStream.format("rate").load().writeStream.format("noop").start().stop()
     run(text, **more)
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=called)
-def test_the_examples_of_a_page_run(run, tmp_path, page):
+def test_the_examples_of_a_page_run(run, spark, tmp_path, page):
+    if any("stream_apply_by_key" in text for text in blocks(page, "python")):
+        spark.conf.set("spark.sql.streaming.stateStore.providerClass", ROCKSDB)
     for at, text in enumerate(blocks(page, "python")):
         more = BY_COST if "apply_by_cost" in text or "recommend_cost_key" in text else BY_KEY
         run(text, **more, path=str(tmp_path / f"out-{at}"), letters=str(tmp_path / f"letters-{at}"))

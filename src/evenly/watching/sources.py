@@ -12,7 +12,6 @@ from pathlib import Path
 from evenly.errors import DamagedData, InvalidParameter, MissingFile, NewerFormat, UnreadableFile
 from evenly.facts.reading import LineReader
 from evenly.facts.records import Fact
-from evenly.facts.sample import dataflow, drifting_stream, paced_sending
 
 Waited = tuple[float, Sequence[Fact | str]]
 """How long to wait, and then records, or a text to show."""
@@ -152,6 +151,9 @@ def _whole(path: Path) -> Iterator[Fact]:
 
 def demonstration(begin_s: float, *, seed: int = 0) -> Iterator[Waited]:
     """Without end: a stream whose keys drift and that is rebalanced, a dataflow beside its plan, and queues on one link."""
+    # Imported here, because it decides by kernels, and a page of records needs none.
+    from evenly.facts.sample import dataflow, drifting_stream, paced_sending  # noqa: PLC0415
+
     begin_s = float(int(begin_s))  # the times of its records are rounded: so all begin at once
     streams = (
         _endless(drifting_stream, begin_s, seed, batches=_DEMO_BATCHES, restart_after=_DEMO_RESTART),
