@@ -22,7 +22,8 @@ class SlotsApart:
     def __str__(self) -> str:
         return (
             f"a join or cogroup by {self.left} = {self.right} misses rows: these slots are of two mappings, so rows of one key "
-            "have different ones. Learn one mapping, learn_mapping(...), and give it to both sides with mapping=, or use join_by_key"
+            "have different ones. Learn one mapping, learn_mapping(...), and give it to both sides with mapping=, or use "
+            "join_by_key"
         )
 
 
