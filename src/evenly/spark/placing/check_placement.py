@@ -24,12 +24,12 @@ def check_placement(df: DataFrame) -> tuple[ShuffledAgain | SlotsApart, ...]:
         evenly.check_placement(result)     # (ShuffledAgain(by=('user',), placed_by=('user', 'slot')),)
 
     A join or cogroup by slots of two mappings, which misses rows, is named too (`SlotsApart`). Each is also logged, as a
-    warning, or as an error where rows are missed. Nothing is run: the plan is made, as an action would make it. (What
-    has been run is looked at without being asked, see `by_key`.) A shuffle by columns that are not all of the key is not named (another
-    question is asked there), nor is one of the results of groups that were found where they are, nor one by a range or to one
-    partition. Rows placed with `slot=None` have no slot that could be forgotten. Needs a classic session. Of a streaming
-    result its operators with state are judged, which must group by exactly the key and the slot (`stream_by_key` does that
-    itself, and refuses).
+    warning, or as an error where rows are missed. Nothing is run: the plan is made, as an action would make it. (What has
+    been run is looked at without being asked, see `by_key`.) A shuffle by columns that are not all of the key is not named
+    (another question is asked there), nor is one of the results of groups that were found where they are, nor one by a
+    range or to one partition. Rows placed with `slot=None` have no slot that could be forgotten. Needs a classic session.
+    Of a streaming result its operators with state are judged, which must group by exactly the key and the slot
+    (`stream_by_key` does that itself, and refuses).
     """
     check_frame(df)
     require(df.sparkSession, Feature.PLANS, by="check_placement", remedy="Count what instances hold with placed_rows")
