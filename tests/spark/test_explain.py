@@ -73,11 +73,16 @@ def test_a_join_by_slots_of_two_mappings_is_told(spark, rows, caplog):
     wrong = left.join(evenly.by_key(other, key="user", instances=4), ["user", "slot"])
     found = evenly.explain(wrong)
     assert len(found.apart) == 1
-    assert "wrong: a join by slot = slot misses rows" in str(found)
+    assert "wrong: a join or cogroup by slot = slot misses rows" in str(found)
     assert "wrong 1" in found._repr_html_()
     wrong.count()
     spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(10_000)
     assert [it.levelname for it in caplog.records if "misses rows" in it.getMessage()] == ["ERROR"]
+    assert evenly.check_placement(left.join(right, ["user", "slot"])) == ()
+    assert [str(it) for it in evenly.check_placement(wrong)] == list(found.apart)
+    groups = [it.groupBy("user", "slot") for it in (left, right, evenly.by_key(other, key="user", instances=4))]
+    cogrouped = [groups[0].cogroup(it).applyInPandas(lambda one, _: one, left.schema) for it in groups[1:]]
+    assert [len(evenly.check_placement(it)) for it in cogrouped] == [0, 1]
 
 
 def test_what_it_cannot_explain_is_refused(spark):
