@@ -220,7 +220,8 @@ def _forget() -> None:
     _attached, _lock = (), threading.Lock()
 
 
-os.register_at_fork(after_in_child=_forget)
+if hasattr(os, "register_at_fork"):  # where processes can be forked
+    os.register_at_fork(after_in_child=_forget)
 
 
 _HIDDEN, _NAMED = KeyLabels(), KeyLabels(names=True)

@@ -105,11 +105,11 @@ function over(run, id, series, unit, readout, height) {
   const first = batches.length ? batches[0].at : 0
   let free = width - right  // the newest change is named; an older one only where that leaves room
   for (const mark of run.marks.filter(one => one.at >= first - 0.5).reverse()) {
-    const at = x(mark.at - first), group = svg("g", { class: mark.kind }, tip(mark.kind === "change" ?
+    const at = Math.min(Math.max(x(mark.at - first), left), width - right), group = svg("g", { class: mark.kind }, tip(mark.kind === "change" ?
       `mapping ${mark.fact.mapping_version ?? ""}: ${mark.fact.decision.reason}` : `started again at ${clock(mark.fact.time)}`))
     group.append(svg("line", { x1: at, x2: at, y1: high, y2: low }))
     if (mark.kind === "change") {
-      const label = finite(mark.fact.mapping_version) ? `v${mark.fact.mapping_version}` : "plan", wide = 9 + 7 * label.length
+      const label = finite(mark.fact.mapping_version) ? `v${mark.fact.mapping_version}` : mark.fact.decision.what.slice(0, 8) || "plan", wide = 9 + 7 * label.length
       const place = Math.min(Math.max(at - wide / 2, left), width - right - wide)
       if (place + wide <= free) { free = place - 2; group.append(svg("rect", { x: place, y: 2, width: wide, height: 18, rx: 4 }), svg("text", { x: place + wide / 2, y: 15, "text-anchor": "middle" }, label)) }
     }
@@ -188,7 +188,7 @@ function strips(run) {
 }
 
 function graph(run, batch) {
-  const box = byId("graph"), { operators, edges = [] } = run.graph, seen = new Map((batch?.operators ?? []).map(one => [one.name, one]))
+  const box = byId("graph"), { operators } = run.graph, edges = (run.graph.edges ?? []).filter(([from, to]) => operators[from] && operators[to]), seen = new Map((batch?.operators ?? []).map(one => [one.name, one]))
   const layer = operators.map(() => 0)
   for (let turn = 0; turn < operators.length; turn++) for (const [from, to] of edges) layer[to] = Math.min(Math.max(layer[to], layer[from] + 1), operators.length)
   const used = [...new Set(layer)].sort((a, b) => a - b)
