@@ -137,12 +137,24 @@ def test_what_runs_in_this_process_is_shown_from_its_last_records_on():
     assert f'src="{live.url}"' not in live._repr_html_()
 
 
+def _interruptible():
+    """A shell has what it runs in the background ignore interrupts, and children inherit that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_the_command_prints_its_address_and_ends_with_an_interrupt(tmp_path):
     path = tmp_path / "facts.jsonl"
     path.write_bytes(b"".join(fact.to_json() + b"\n" for fact in drifting_stream(batches=2)))
     arguments = [sys.executable, "-m", "evenly", "watch", str(path), "--no-browser", "--port", "0"]
     environment = {**os.environ, "EVENLY_WATCH_TOKEN": TOKEN}
-    running = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    running = subprocess.Popen(
+        arguments,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+        preexec_fn=_interruptible,  # noqa: PLW1509 - nothing of this process is touched
+    )
     try:
         url = running.stdout.readline().strip()
         port = int(re.search(r":(\d+)/", url)[1])
