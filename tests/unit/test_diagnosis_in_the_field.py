@@ -105,6 +105,22 @@ def test_first_tasks_that_are_slower_than_all_later_ones_are_cold_though_the_lat
     assert diagnose_stage(stage(run, first=[1] * 7 + [0] * 9, **native)).cause is not Cause.COLD
 
 
+def test_the_first_task_of_a_slow_executor_is_a_start_where_the_others_have_had_theirs():
+    """A direct stream's first batches: three executors, one of which came 4 s later and is slow in other stages too."""
+    new = {"executor": ["0", "1", "2"], "first": [0, 0, 1], "age_ms": [6_000, 6_000, 0], "slow": ["2"]}
+    found = diagnose_stage(stage([350, 450, 3_060], rows=[0] * 3, operators=(), exchange=None, **new))
+    assert found.cause is Cause.COLD
+    assert "first on executor 2" in found.why
+
+
+def test_nearly_all_rows_in_one_of_many_empty_tasks_are_the_reason_though_the_mean_is_small():
+    """Ranges of a genome, of which all reads fall into one: 993 rows there, one here and there in 161 others."""
+    run, rows = [230] * 161 + [13_100], [0, 0, 0, 1] * 40 + [0, 993]
+    found = diagnose_stage(stage(run, rows, slots=31, operators=(), exchange=None, work={"reads_shuffle": True}))
+    assert found.cause is Cause.ROWS
+    assert "read 993 rows" in found.why
+
+
 @pytest.mark.parametrize(("adaptive", "lines"), [(True, 2), (False, 1)])
 def test_more_partitions_come_with_merging_off_where_adaptive_execution_would_merge_them_again(adaptive, lines):
     run = [30_000] * 7 + [40_000]

@@ -34,6 +34,7 @@ def read(tmp_path, events):
         (f"count at {JVM}", "", Work(operators=("Scan json ",), for_broadcast=True), True, "collecting broadcasts"),
         ("run at ThreadPoolExecutor.java:1149", "broadcast exchange (runId 7)", Work(), True, "collecting broadcasts"),
         ("$anonfun$1 at Thread.java:7", "Delta: Filtering files for query", Work(), True, "reading table logs"),
+        ("start at Main.scala:9", "Streaming job running receiver 0", Work(), False, "receiving a stream"),
         ("collect at /x/evenly/spark/keyed/learning.py:68", "", LEARNING, True, "Evenly learning keys"),
         # What a user asked for:
         (f"csv at {JVM}", "", Work(operators=("Range",), command="Execute InsertIntoHadoopFsRelationCommand"), True, None),

@@ -27,6 +27,8 @@ from evenly.measures.load import imbalance_pct
 _COGROUP = re.compile(r"CoGroup")
 _LEAST_TASKS = 20
 """So many tasks make a line."""
+_MOST = 10
+"""One task with so many times the least mean tells enough by itself: all others may be empty."""
 _LESS_THAN_SURE = 0.79
 _LEAST_PIECE = 8 * MIB
 """Pieces of files that are smaller cut nothing: what is read at once (a row group) is larger."""
@@ -54,7 +56,8 @@ def uneven_reading(stage: PastStage, limits: Thresholds) -> Measured | None:
     """What the tasks read, if that is uneven and explains why the longest took longer than the mean."""
     tasks = stage.tasks
     for values, unit, least in ((tasks.rows, "rows", limits.least_rows), (tasks.bytes, "bytes", float(MIB) / 16)):
-        if float(values.mean()) >= least and imbalance_pct(values) >= limits.uneven_rows_pct:
+        tells = max(float(values.mean()), float(values.max()) / _MOST) >= least
+        if tells and imbalance_pct(values) >= limits.uneven_rows_pct:
             explained = max(explained_by_reading(stage, values), _explained_by_all(stage, values, limits))
             if explained >= limits.explained:
                 return Measured(values, unit, explained)

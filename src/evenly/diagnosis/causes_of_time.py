@@ -88,11 +88,15 @@ def _not_kept(stage: PastStage, limits: Thresholds) -> Finding | None:
 
 
 def _slow_executor(stage: PastStage, limits: Thresholds) -> Finding | None:
-    """An executor that was slow in several stages, this one among them: in one stage alone its rows may be the reason."""
+    """An executor that was slow in several stages, this one among them: in one stage alone its rows may be the reason.
+
+    The first tasks of an executor are slow anyway: they are compared with first ones elsewhere, and later ones with later ones.
+    """
     suspect = str(stage.tasks.executor[stage.deciding])
     if suspect not in stage.slow_executors:
         return None
-    pace, its = stage.tasks.pace_ms, stage.tasks.executor == suspect
+    alike = stage.tasks.first == stage.tasks.first[stage.deciding]
+    pace, its = stage.tasks.pace_ms[alike], stage.tasks.executor[alike] == suspect
     others = float(np.median(pace[~its])) if (~its).any() else 0.0
     times = float(np.median(pace[its])) / others if others > 0.0 else 0.0
     if times < limits.slower:

@@ -1,4 +1,4 @@
-"""Stages that are nobody's work: what Spark does for itself (schemas, listings, broadcasts, statistics), and what Evenly does.
+"""Stages that are nobody's work: what Spark does for itself (schemas, listings, broadcasts, statistics, receivers), and what Evenly does.
 
 Nothing is to be balanced there: they get no advice and are counted apart.
 """
@@ -15,6 +15,7 @@ BROADCAST = "collecting broadcasts"
 STATISTICS = "statistics"
 TABLE_LOG = "reading table logs"
 PREPARING = "preparing queries"
+RECEIVER = "receiving a stream"
 EVENLY = "Evenly learning keys"
 
 _READERS = frozenset({"csv", "json", "parquet", "orc", "text", "xml", "avro", "load", "table", "format", "jdbc", "option"})
@@ -46,6 +47,8 @@ def own_job(name: str, description: str, work: Work, *, has_query: bool, rows: i
     """
     if description.startswith("Listing leaf files"):
         return LISTING
+    if description.startswith("Streaming job running receiver"):
+        return RECEIVER
     if "Delta: " in description or any(
         "Delta Table State" in one or "_delta_log" in one for one in (*work.operators, work.scan)
     ):
