@@ -12,6 +12,7 @@ from evenly.diagnosis.application import read_application
 from evenly.diagnosis.causes import diagnose_stage
 from evenly.diagnosis.event_log import open_event_log
 from evenly.diagnosis.findings import Cause, Confidence
+from evenly.diagnosis.running import RunningStage
 from evenly.diagnosis.stages import Exchange, Schedule
 from event_logs import written
 from past_stages import stage
@@ -116,9 +117,25 @@ def test_the_first_task_of_a_slow_executor_is_a_start_where_the_others_have_had_
 def test_nearly_all_rows_in_one_of_many_empty_tasks_are_the_reason_though_the_mean_is_small():
     """Ranges of a genome, of which all reads fall into one: 993 rows there, one here and there in 161 others."""
     run, rows = [230] * 161 + [13_100], [0, 0, 0, 1] * 40 + [0, 993]
-    found = diagnose_stage(stage(run, rows, slots=31, operators=(), exchange=None, work={"reads_shuffle": True}))
+    found = diagnose_stage(stage(run, rows, slots=31, operators=(), exchange=None, work={"groups_rdds": True}))
     assert found.cause is Cause.ROWS
     assert "read 993 rows" in found.why
+    assert "own partitioner" in found.remedy
+    assert found.call is None, "a repartition would take apart what belongs together"
+
+
+@pytest.mark.parametrize(
+    ("rdd", "scope", "grouped"),
+    [
+        ("ShuffledRDD", "repartitionAndSortWithinPartitions", True),
+        ("CoGroupedRDD", "cogroup", True),
+        ("ShuffledRDD", "repartition", False),
+        ("MapPartitionsRDD", "map", False),
+    ],
+)
+def test_a_partitioner_of_the_job_is_known_by_the_rdd_that_reads_its_shuffle(rdd, scope, grouped):
+    info = {"RDD Info": [{"Name": rdd, "Scope": f'{{"id":"30","name":"{scope}"}}'}]}
+    assert RunningStage.submitted(info, {}).groups_rdds is grouped
 
 
 @pytest.mark.parametrize(("adaptive", "lines"), [(True, 2), (False, 1)])

@@ -184,7 +184,7 @@ class _Reader:
         tasks, schedule = running.finished_tasks(), running.schedule()
         begin, end = int(schedule.launch_ms.min()), int(schedule.finish_ms.max())
         work = Work(rdds=running.rdds) if plan is None else plan.work_of(numbers, running.rdds)
-        work = replace(work, reads_shuffle=running.reads_shuffle)
+        work = replace(work, reads_shuffle=running.reads_shuffle, groups_rdds=running.groups_rdds)
         rows = int(tasks.rows.sum() + tasks.rows_out.sum())
         return PastStage(
             stage=key[0],

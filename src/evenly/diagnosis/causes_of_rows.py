@@ -117,6 +117,12 @@ def _input_advice(stage: PastStage, exchange: Exchange | None) -> Advice:
     slots = max(stage.slots, stage.cluster_slots)
     if stage.work.python and stage.operators:
         return Advice("the input's parts are uneven: spread the rows before the function", f"df.repartition({slots})")
+    if stage.work.groups_rdds and stage.query is None and not stage.operators:
+        return Advice(
+            "the job's own partitioner (partitionBy, reduceByKey, sortByKey, join and the like) puts so many rows into few "
+            "partitions: more partitions, or a partitioner that weighs its keys or ranges; where one key is too many, parts of "
+            "it that are merged afterwards. Repartition would take rows of a key apart"
+        )
     if stage.query is None and not stage.operators:
         return Advice("the partitions are uneven: spread the rows before the function", f"rdd.repartition({slots})")
     if scans_files(stage):

@@ -1,4 +1,4 @@
-"""Stages that are nobody's work: what Spark does for itself (schemas, listings, broadcasts, statistics, receivers), and what Evenly does.
+"""Stages that are nobody's work: what Spark does for itself (schemas, listings, broadcasts, statistics), and what Evenly does.
 
 Nothing is to be balanced there: they get no advice and are counted apart.
 """
@@ -18,6 +18,7 @@ PREPARING = "preparing queries"
 RECEIVER = "receiving a stream"
 EVENLY = "Evenly learning keys"
 
+_DESCRIBED = {"Listing leaf files": LISTING, "Streaming job running receiver": RECEIVER}
 _READERS = frozenset({"csv", "json", "parquet", "orc", "text", "xml", "avro", "load", "table", "format", "jdbc", "option"})
 """Calls of `spark.read`: without a query, what they run is the inference of a schema."""
 _ASKERS = _READERS | {
@@ -45,10 +46,9 @@ def own_job(name: str, description: str, work: Work, *, has_query: bool, rows: i
 
     `name` is the stage's call site, `description` that of its job, `rows` what its tasks read and wrote.
     """
-    if description.startswith("Listing leaf files"):
-        return LISTING
-    if description.startswith("Streaming job running receiver"):
-        return RECEIVER
+    for begins, kind in _DESCRIBED.items():
+        if description.startswith(begins):
+            return kind
     if "Delta: " in description or any(
         "Delta Table State" in one or "_delta_log" in one for one in (*work.operators, work.scan)
     ):

@@ -26,6 +26,10 @@ _MOST = 1 << 45
 """No task reads so many rows or bytes, and no clock shows so many ms: such a number is damage, and sums of it overflow."""
 
 
+_PARTITIONED = frozenset({"ShuffledRDD", "CoGroupedRDD", "SubtractedRDD"})
+_SPREADING = ("repartition", "coalesce")
+
+
 @dataclass
 class RunningStage:
     """Takes in the attempts of a stage's tasks as they end; of those that succeeded one a task is kept.
@@ -39,6 +43,7 @@ class RunningStage:
     description: str = ""
     rdds: tuple[str, ...] = ()
     reads_shuffle: bool = False
+    groups_rdds: bool = False
     keeps: bool = False
     known: bool = True
     columns: dict[str, array[int]] = field(default_factory=lambda: {name: array("q") for name in _COLUMNS})
@@ -68,6 +73,7 @@ class RunningStage:
             keeps=any(_is_kept(one) for one in info.get("RDD Info", ())),
             rdds=tuple(sorted(name for name in names if "Python" in name or name == "PairwiseRDD")),
             reads_shuffle=any(_is_shuffle_of_sql(one) for one in info.get("RDD Info", ())),
+            groups_rdds=any(_is_grouped(one) for one in info.get("RDD Info", ())),
         )
 
     def take(
@@ -210,6 +216,11 @@ def _is_kept(rdd: dict[str, Any]) -> bool:
     """Whether executors are to keep its rows: `cache` or `persist`."""
     level = rdd.get("Storage Level")
     return isinstance(level, dict) and bool(level.get("Use Memory") or level.get("Use Disk"))
+
+
+def _is_grouped(rdd: dict[str, Any]) -> bool:
+    """Whether rows are where a partitioner of the job puts them: by their keys, or by ranges of these."""
+    return rdd.get("Name") in _PARTITIONED and not any(f'"name":"{one}"' in str(rdd.get("Scope")) for one in _SPREADING)
 
 
 def _is_shuffle_of_sql(rdd: dict[str, Any]) -> bool:

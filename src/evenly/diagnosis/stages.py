@@ -85,7 +85,8 @@ class Work:
     shuffles it reads. `join` and `scan` are described as the plan does, `rdds` and `command` (the root of the plan) are Spark's
     names. `adaptive` says that adaptive execution was on, `for_broadcast` and `limited` what becomes of the result. `files`
     and `files_bytes` are how many files it scans and their size, where the log says so (else 0); `reads_shuffle` says that it
-    reads a shuffle of a query, also where there is no plan to describe that.
+    reads a shuffle of a query, also where there is no plan to describe that, and `groups_rdds` one of a job without a query,
+    whose own partitioner puts rows where they are.
     """
 
     operators: tuple[str, ...] = ()
@@ -101,6 +102,7 @@ class Work:
     files: int = 0
     files_bytes: int = 0
     reads_shuffle: bool = False
+    groups_rdds: bool = False
 
     @property
     def python(self) -> bool:
