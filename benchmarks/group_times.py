@@ -178,6 +178,9 @@ def main() -> None:
     parser.add_argument("--bound", type=float, default=6.0, help="seconds that the stage takes at least")
     parser.add_argument("--costs", default=",".join(COSTS))
     options = parser.parse_args()
+    unknown = [name for name in options.costs.split(",") if name not in COSTS]
+    if unknown:
+        parser.error(f"there is no cost {unknown[0]!r}: --costs takes some of {', '.join(COSTS)}, separated by commas")
     sizes = np.maximum(1, np.random.default_rng(3).lognormal(3.5, 1.0, options.groups)).astype(np.int64)
     spark = local_session("evenly benchmark", slots=INSTANCES, memory="2g")
     keys = np.repeat([f"store {at}" for at in range(sizes.size)], sizes)

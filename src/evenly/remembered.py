@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 from evenly.errors import DamagedData
 from evenly.files import KeptInFile
@@ -23,16 +23,18 @@ MOST_RUNS = 20
 MOST_FILES = 32
 """Subjects that are kept in one folder: the one that was learnt longest ago makes room."""
 MOST_BYTES = 1 << 26
-_NAME = re.compile(r"(rows|join|costs)-[0-9a-f]{16}\.json")
+_NAME = re.compile(r"(rows|join-left|join-right|costs)-[0-9a-f]{16}\.json")
 
-Use = Literal["rows", "join", "costs"]
+Use = Literal["rows", "join-left", "join-right", "costs"]
+_OF = {"rows": "rows", "join-left": "the left side of a join", "join-right": "the right side of a join"}
 
 
 @dataclass(frozen=True)
 class Subject:
     """What something was learnt for. Whoever asks with another subject finds nothing.
 
-    - `use`: "rows" (a mapping of all rows of a key), "join" (of those of one side of a join that have a key), "costs".
+    - `use`: "rows" (a mapping of all rows of a key), "join-left" and "join-right" (of those of that
+      side of a join that have a key), "costs".
     - `columns` and `types`: the key columns in their order; of costs the expressions, which have no types.
     - `instances`: over how many; 0 where that is chosen in each run, and of costs, which hold for any number.
     """
@@ -53,13 +55,13 @@ class Subject:
             return f"costs by {', '.join(self.columns) or 'the column that tells them best'}"
         typed = ", ".join(" ".join(pair) for pair in zip(self.columns, self.types, strict=False))
         over = f"{self.instances} instances" if self.instances else "as many instances as each run chooses"
-        return f"{'a join by' if self.use == 'join' else 'rows by'} {typed} over {over}"
+        return f"{_OF[self.use]} by {typed} over {over}"
 
     @classmethod
     def from_content(cls, content: dict[str, Any]) -> Self:
         """What `asdict` made plain data of."""
         use = content["use"]
-        if use not in ("rows", "join", "costs"):
+        if use not in get_args(Use):
             raise ValueError(f"there is no use {use!r}")
         return cls(use, tuple(content["columns"]), tuple(content["types"]), int(content["instances"]))
 

@@ -125,6 +125,55 @@ def test_right_uses_and_other_questions_are_not_told(spark, told):
         assert evenly.check_placement(frame) == ()
 
 
+UNITED = {
+    "aggregate": lambda it: it.groupBy("u", "slot").agg(F.sum("v")),
+    "apply": lambda it: it.groupBy("u", "slot").applyInPandas(lambda frame: frame[["v"]], "v long"),
+    "window": lambda it: _ranked(it.filter("v > 3"), "u", "slot"),
+    "duplicates": lambda it: it.dropDuplicates(["u", "slot"]),
+    "distinct": lambda it: it.select("u", "slot").distinct(),
+    "renamed": lambda it: it.select("u", F.col("slot").alias("s")).groupBy("u", "s").count(),
+    "cast": lambda it: it.select("u", F.col("slot").cast("long").alias("s")).groupBy("u", "s").count(),
+    "join": lambda it: it.join(it.groupBy("u").agg(F.max("slot").alias("slot")), ["u", "slot"]),
+    "cached": lambda it: it.cache().groupBy("u", "slot").count(),
+}
+
+
+def test_a_union_under_two_mappings_that_is_grouped_by_the_slot_is_told_as_an_error(spark, told, caplog):
+    one, two = _placed(spark, "u"), _rows(spark, "u").transform(evenly.by_key, key="u", instances=3)
+    united = one.union(two)
+    count = evenly.check_placement(UNITED["aggregate"](united))
+    assert [type(it).__name__ for it in count] == ["SlotsUnited"]
+    for case, use in UNITED.items():
+        assert len(evenly.explain(use(united)).apart) == 1, case
+    united.unpersist()
+    united.createOrReplaceTempView("united_rows")
+    by_sql = spark.sql("with it as (select u, slot as s from united_rows) select u, s, count(*) from it group by u, s")
+    assert len(evenly.explain(by_sql).apart) == 1
+    thrice = united.unionByName(_placed(spark, "u").select("slot", "u", "day", "v"))
+    assert len(evenly.explain(thrice.groupBy("u", "slot").count()).apart) == 1
+    assert told() == []  # nothing of it has run
+    assert united.groupBy("u", "slot").agg(F.sum("v")).count() > 10  # a key is there twice
+    _drain(spark)
+    assert {it.levelname for it in caplog.records if it.getMessage() == str(count[0])} == {"ERROR"}
+    assert told() == [str(count[0])]
+
+
+def test_unions_that_are_right_are_not_told(spark, told):
+    mapping = evenly.learn_mapping(_rows(spark, "id"), key="id", instances=4)
+    one, two = (_placed(spark, "u", mapping=mapping) for _ in range(2))
+    other = _rows(spark, "u").transform(evenly.by_key, key="u", instances=3)
+    for frame in (
+        one.union(two).groupBy("u", "slot").agg(F.collect_list("v")),
+        one.union(other).groupBy("day").agg(F.collect_list("v")),
+        one.union(other).groupBy("u").agg(F.max("slot").alias("slot")).groupBy("u", "slot").count(),
+        one.union(other).drop("slot").transform(evenly.by_key, key="u", mapping=mapping).groupBy("u", "slot").count(),
+        one.groupBy("u", "slot").count().union(other.groupBy("u", "slot").count()),
+    ):
+        frame.collect()
+        assert [it for it in told() if "different mappings" in it] == []
+        assert evenly.explain(frame).apart == ()
+
+
 def test_every_session_has_one_listener_and_a_cloned_one_has_its_parents(spark, told):
     def listeners(session):
         return len(session._jsparkSession.listenerManager().listListeners())
@@ -158,7 +207,7 @@ def test_what_goes_wrong_in_the_listener_stays_there(spark, told, monkeypatch):
     monkeypatch.setattr(placement_listener, "shuffled_again", broken)
     assert _placed(spark, "broken").count() == 200
     assert told() == ["the plan of an action could not be read"]
-    PlacementListener(None).onSuccess("collect", None, 1)
+    PlacementListener(None, None, None).onSuccess("collect", None, 1)
 
 
 def test_it_outlives_a_stopped_session_and_leaves_quietly():

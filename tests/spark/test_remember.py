@@ -153,7 +153,7 @@ def test_every_call_remembers_and_gives_what_it_gives_without(spark, rows, learn
         spark.conf.unset("spark.sql.autoBroadcastJoinThreshold")
     assert len(learnings) == 2  # one of all rows, one of a join
     told = {it.subject.use: it for it in kept(spark, tmp_path / "users")}
-    assert {use: len(it.runs) for use, it in told.items()} == {"rows": 8, "join": 4}
+    assert {use: len(it.runs) for use, it in told.items()} == {"rows": 8, "join-left": 4}
     assert all(run.rows == 2_000.0 and not run.anew for it in told.values() for run in it.runs)
 
 
@@ -233,6 +233,12 @@ def test_all_slots_of_an_application_are_of_one_mapping(rows, drifted, learnings
     spelled = f"file://{tmp_path.parent}//{tmp_path.name}/"
     right = slotted(other, key="id", remember=spelled).withColumnRenamed("id", "user")
     assert same(left.join(right, ["user", "slot"]).drop("slot"), rows.join(other.withColumnRenamed("id", "user"), "user"))
+    link = tmp_path.parent / f"{tmp_path.name}_link"
+    link.symlink_to(tmp_path)
+    assert same(
+        left.join(slotted(other.toDF("user", "w"), remember=link), ["user", "slot"]).drop("slot"),
+        rows.join(other.toDF("user", "w"), "user"),
+    )
     assert len(learnings) == 1
     for wrong in ({"instances": 5}, {"df": rows.withColumn("user", F.col("user").cast("long"))}):
         with pytest.raises(InvalidParameter, match="remember= another folder"):

@@ -22,7 +22,7 @@ def folder(tmp_path):
     USERS.after(RUN).save(tmp_path / "users" / USERS.subject.file_name)
     (tmp_path / "users" / f".{USERS.subject.file_name}.crc").write_bytes(b"crc")
     COSTS.after(replace(RUN, promised_pct=None, anew=False)).save(tmp_path / COSTS.subject.file_name)
-    (tmp_path / "join-0123456789abcdef.json").write_text("{")
+    (tmp_path / "join-left-0123456789abcdef.json").write_text("{")
     (tmp_path / "users" / "notes.json").write_text("mine")
     return tmp_path
 

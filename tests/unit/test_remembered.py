@@ -28,13 +28,14 @@ def test_the_last_runs_stay_and_a_reason_to_learn_anew_until_that_is_done():
 
 def test_another_question_has_another_file():
     others = [
-        replace(SUBJECT, use="join"),
+        replace(SUBJECT, use="join-left"),
+        replace(SUBJECT, use="join-right"),
         replace(SUBJECT, columns=("`a.b`", "user")),
         replace(SUBJECT, types=("string", "bigint")),
         replace(SUBJECT, instances=9),
     ]
     names = {it.file_name for it in (SUBJECT, *others)}
-    assert len(names) == 5
+    assert len(names) == 6
     assert all(map(is_memory, names))
     assert not is_memory("rows-users.json")
     assert str(SUBJECT) == "rows by user string, `a.b` int over 8 instances"

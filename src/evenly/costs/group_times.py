@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from evenly.costs.group_curve import BINS, FittedCurve, GroupCurve, curve_total_s, fitted
 from evenly.costs.group_report import GroupReport, array_of, text_of
+from evenly.costs.key_factors import FORGOTTEN, KeyFactors
 from evenly.costs.moments import checked_ids
 from evenly.errors import DamagedData, IncompatibleMerge, InvalidParameter
 from evenly.files import KeptInFile
@@ -25,73 +26,7 @@ UNKNOWN = (1.0, 0.0, 0.5, 1.5, 2.0)
 """Exponents that are all to be reckoned with as long as no group was timed: the rows, a constant, their square, between."""
 
 _NAMED = 32
-_FORGOTTEN = 1e-3
-_NOISE, _NOISE_AS = 0.1, 8.0
-"""What the time of one key varies from run to run, in parts, before it is seen again; that counts as so many times."""
 _LEAST_OTHERS = 4.0
-_MOST_APART = 20.0
-
-
-@dataclass(frozen=True, eq=False)
-class KeyFactors:
-    """By id, sorted: how often a key was seen (less as it is forgotten), the mean logarithm of its rows, and of its times over
-    the curve's the logarithms and their squares, added up."""
-
-    ids: I64
-    seen: F64
-    log_rows: F64
-    logs: F64
-    squares: F64
-
-    @classmethod
-    def empty(cls) -> KeyFactors:
-        return cls(np.empty(0, np.int64), *(np.empty(0) for _ in range(4)))
-
-    @classmethod
-    def of(cls, ids: I64, rows: F64, seconds: F64, curve: GroupCurve) -> KeyFactors:
-        """Groups that were timed once."""
-        order = np.argsort(ids, kind="stable")
-        sizes = np.maximum(rows[order], 1.0)
-        logs = np.clip(np.log(np.maximum(seconds[order], 1e-9) / curve.seconds(sizes)), -_MOST_APART, _MOST_APART)
-        return cls(ids[order], np.ones(ids.size), np.log(sizes), logs, logs * logs)
-
-    @property
-    def mean_logs(self) -> F64:
-        return self.logs / self.seen
-
-    def based_on(self, old: FittedCurve | None, new: FittedCurve | None) -> KeyFactors:
-        """The same over another curve."""
-        if old is None or new is None or old.likely == new.likely or not self.ids.size:
-            return self
-        sizes = np.exp(self.log_rows)
-        moved = np.log(old.likely.seconds(sizes) / new.likely.seconds(sizes))
-        squares = self.squares + 2.0 * moved * self.logs + self.seen * moved * moved
-        return KeyFactors(self.ids, self.seen, self.log_rows, self.logs + self.seen * moved, np.maximum(squares, 0.0))
-
-    def with_others(self, other: KeyFactors) -> KeyFactors:
-        """Both together; ids of both become one."""
-        ids, at = np.unique(np.concatenate([self.ids, other.ids]), return_inverse=True)
-
-        def added(first: F64, second: F64) -> F64:
-            return np.asarray(np.bincount(at, np.concatenate([first, second]), ids.size), np.float64)
-
-        seen = added(self.seen, other.seen)
-        sizes = added(self.seen * self.log_rows, other.seen * other.log_rows) / seen
-        return KeyFactors(ids, seen, sizes, added(self.logs, other.logs), added(self.squares, other.squares))
-
-    def taken(self, keep: np.ndarray[Any, Any]) -> KeyFactors:
-        return KeyFactors(*(values[keep] for values in (self.ids, self.seen, self.log_rows, self.logs, self.squares)))
-
-    def faded(self, factor: float) -> KeyFactors:
-        """Each weighs `factor` times as much; what weighs next to nothing is gone."""
-        less = KeyFactors(self.ids, self.seen * factor, self.log_rows, self.logs * factor, self.squares * factor)
-        return less.taken(less.seen >= _FORGOTTEN)
-
-    def noise(self) -> float:
-        """The variance of one key's logarithms from run to run."""
-        spread = np.maximum(self.squares - self.logs * self.mean_logs, 0.0).sum() if self.ids.size else 0.0
-        again = float(np.maximum(self.seen - 1.0, 0.0).sum())
-        return (float(spread) + _NOISE_AS * _NOISE**2) / (again + _NOISE_AS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -352,7 +287,7 @@ class GroupTimes(KeptInFile):
 
     def _scale(self, factor: float) -> None:
         faded = self._bins * factor
-        faded[:, faded[0] < _FORGOTTEN] = 0.0
+        faded[:, faded[0] < FORGOTTEN] = 0.0
         self._bins, self._known = faded, self._known.faded(factor)
 
     def _rebase(self, curve: FittedCurve | None) -> None:

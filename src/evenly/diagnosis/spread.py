@@ -84,7 +84,8 @@ class Explanation:
     """How the rows of a DataFrame are spread, and why: its shuffles from the input on, and placed rows that are shuffled again.
 
     `again` are sentences, one for each place where rows that Evenly has placed are shuffled once more by their key, because the
-    slot was forgotten; `apart` those where a join is by slots of two mappings, and misses rows.
+    slot was forgotten; `apart` those where slots of two mappings meet, and results are wrong: a join by them misses rows, and a
+    union grouped by them has a key in two groups.
     """
 
     shuffles: tuple[PlannedShuffle, ...]

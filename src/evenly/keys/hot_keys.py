@@ -80,6 +80,27 @@ def split_hot_keys(mapping: Mapping, *, way: SplitWay = "dkg+pkg", above: float 
     return job.mapping(flat, way)
 
 
+def split_in_parts(mapping: Mapping, fewest: I64, most: I64, *, slack_pct: float = 1.0) -> SplitMapping:
+    """Split each heavy key of `fewest` 2 or more into that many parts of about the same load, and place all others whole.
+
+    Where it lowers λ by more than `slack_pct` there are more parts, at most as many as `most` says for the key. Both have a
+    number for each of `mapping.heavy_keys`, whose weights are what all parts of a key weigh together.
+    """
+    hot = np.flatnonzero((np.minimum(fewest, most) > 1) & (mapping.heavy_weights > 0.0))
+    if hot.size == 0 or mapping.instances == 1:
+        return SplitMapping(light=mapping)
+    job = _Job(mapping, hot)
+    hot = job.hot
+    enough = job.level(job.wrapped(job.best_places())) * (1.0 + slack_pct / 100.0)
+    best = job.cut(fewest[hot])
+    for extra in (2**power for power in range(mapping.instances.bit_length())):
+        if job.level(best) <= enough:
+            break
+        more = job.cut(np.minimum(fewest[hot] + extra, most[hot]))
+        best = more if job.level(more) < job.level(best) else best
+    return job.mapping(best, "dkg+pkg")
+
+
 @dataclass(frozen=True)
 class _Plan:
     """Where each block is, and the parts: which split key, on which instance, how much of its load."""
@@ -151,13 +172,17 @@ class _Job:
         return _whole_parts(_Plan(places, numbers, instances.astype(np.int32), loads), self.water)
 
     def few(self, extra: int) -> _Plan:
-        """Each split key in the fewest equal pieces that fit an instance, and `extra` more, scheduled with the blocks.
+        """Each split key in the fewest equal pieces that fit an instance, and `extra` more."""
+        fewest = np.ceil(self.water / _fair_share(self.whole) * (1.0 - _NOTHING)).astype(np.int64)
+        return self.cut(np.maximum(fewest, 2) + extra)
+
+    def cut(self, pieces: I64) -> _Plan:
+        """Each split key in so many equal pieces, at most one for each instance, scheduled with the blocks.
 
         Then the sizes of the pieces are levelled, each key in turn: that lowers the highest instance or leaves it.
         """
         count = self.room.size
-        fewest = np.ceil(self.water / _fair_share(self.whole) * (1.0 - _NOTHING)).astype(np.int64)
-        pieces = np.minimum(np.maximum(fewest, 2) + extra, count)
+        pieces = np.minimum(pieces, count)
         sizes = np.repeat(self.water / pieces, pieces)
         placed = largest_first(np.concatenate([sizes, self.blocks]), count, self.whole.capacities)
         places, owners = placed[sizes.size :], np.repeat(np.arange(self.water.size), pieces)

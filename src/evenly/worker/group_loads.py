@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from evenly.costs.group_times import GroupEstimates
 from evenly.kernels.types import F64, I64
 
-LOADS = "ids binary, weights binary, at binary, buckets binary"
-"""The row of a partition, as Spark is told: ids of its longest groups and all their estimates, the buckets that have groups,
-and all sums of each."""
-_NAMES = ("ids", "weights", "at", "buckets")
+LOADS = "ids binary, weights binary, rows binary, at binary, buckets binary"
+"""The row of a partition, as Spark is told: ids of its longest groups, all their estimates and their rows, the buckets that
+have groups, and all sums of each."""
+_NAMES = ("ids", "weights", "rows", "at", "buckets")
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class GroupLoads:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         guesses = self.estimates.guesses
         sums, groups = np.zeros((guesses, self.buckets)), np.zeros(self.buckets, np.int64)
-        longest = np.empty(0, np.int64), np.empty((guesses, 0))
+        longest = np.empty(0, np.int64), np.empty((guesses, 0)), np.empty(0, np.int64)
         for batch in batches:
             if batch.num_rows == 0:
                 continue
@@ -43,16 +43,20 @@ class GroupLoads:
             groups += np.bincount(bucket, minlength=self.buckets)
             for guess in range(guesses):
                 sums[guess] += np.bincount(bucket, taken[guess], self.buckets)
-            longest = self._longest(np.concatenate([longest[0], ids]), np.concatenate([longest[1], taken], axis=1))
+            longest = self._longest(
+                np.concatenate([longest[0], ids]),
+                np.concatenate([longest[1], taken], axis=1),
+                np.concatenate([longest[2], rows]),
+            )
         at = np.flatnonzero(groups)
         if at.size:
-            values: tuple[NDArray[Any], ...] = longest[0], longest[1], at.astype(np.int32), sums[:, at]
+            values: tuple[NDArray[Any], ...] = *longest, at.astype(np.int32), sums[:, at]
             yield pa.record_batch({name: pa.array([value.tobytes()]) for name, value in zip(_NAMES, values, strict=True)})
 
-    def _longest(self, ids: I64, taken: F64) -> tuple[I64, F64]:
+    def _longest(self, ids: I64, taken: F64, rows: I64) -> tuple[I64, F64, I64]:
         if ids.size <= self.most:
-            return ids, taken
+            return ids, taken, rows
         keep = np.zeros(ids.size, np.bool_)
         for row in taken:
             keep[np.argpartition(-row, self.most - 1)[: self.most]] = True
-        return ids[keep], taken[:, keep]
+        return ids[keep], taken[:, keep], rows[keep]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 import uuid
 from contextlib import suppress
@@ -85,8 +86,10 @@ class Folder:
 
     @property
     def whole_path(self) -> str:
-        """The folder with its scheme, the same for all spellings of it that Hadoop takes for one."""
-        return str(self._files.makeQualified(self._at).toString())
+        """The folder with its scheme, the same for all spellings of it that Hadoop takes for one; on a local disk also for
+        symbolic links to it."""
+        whole = self._files.makeQualified(self._at)
+        return f"file:{os.path.realpath(str(whole.toUri().getPath()))}" if self.scheme == "file" else str(whole.toString())
 
     def resolved(self, path: str) -> str:
         """The whole path, with its scheme."""

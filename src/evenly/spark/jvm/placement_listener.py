@@ -1,8 +1,9 @@
-"""Tells of placed rows that were shuffled again, after the action that did so, without being asked."""
+"""Tells of placed rows that were shuffled again, or met under slots of two mappings, after the action, without being asked."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -11,6 +12,7 @@ from evenly.spark.features import Feature, has
 from evenly.spark.jvm.action_listeners import ActionListener, listen
 from evenly.spark.jvm.shuffled_again import ShuffledAgain, shuffled_again
 from evenly.spark.jvm.slots_apart import SlotsApart, slots_apart
+from evenly.spark.jvm.slots_united import SlotsUnited, union_patterns, united_in
 
 _LOG = logging.getLogger(__name__)
 _MOST_TOLD = 1_000
@@ -18,7 +20,8 @@ _slots: set[str] = set()
 
 
 def tell_of_shuffles(df: DataFrame, slot: str) -> None:
-    """Have it logged, from now on, where an action in the session of `df` forgets this slot; nothing where that cannot be."""
+    """Have it logged, from now on, where an action in the session of `df` forgets this slot, or mixes it with those of another
+    mapping; nothing where that cannot be."""
     if not has(df.sparkSession, Feature.PLANS) or not _LOG.isEnabledFor(logging.WARNING):
         return
     _slots.add(slot)
@@ -31,31 +34,40 @@ def tell_of_shuffles(df: DataFrame, slot: str) -> None:
 class PlacementListener(ActionListener):
     """Logs each finding once."""
 
-    def __init__(self, explicit_shuffle: Any) -> None:
-        self._explicit_shuffle = explicit_shuffle
-        self._told: set[ShuffledAgain | SlotsApart] = set()
+    def __init__(self, explicit_shuffle: Any, union: Any, common: Any) -> None:
+        self._explicit_shuffle, self._union, self._common = explicit_shuffle, union, common
+        self._told: set[ShuffledAgain | SlotsApart | SlotsUnited] = set()
 
     def onSuccess(self, _action: str, execution: Any, _duration_ns: int) -> None:  # noqa: N802 - Java calls it
         try:
-            analyzed = execution.analyzed()
-            # Most actions end here, after one look at a bit set that Spark keeps with every plan.
-            if not analyzed.containsPattern(self._explicit_shuffle) or not _may_have_slot(analyzed):
-                return
-            plan = execution.executedPlan()
-            both: list[ShuffledAgain | SlotsApart] = [*shuffled_again(plan), *slots_apart(plan)]
-            for found in both:
+            for found in self._found(execution):
                 if found not in self._told and len(self._told) < _MOST_TOLD:
                     self._told.add(found)
-                    _LOG.log(logging.ERROR if isinstance(found, SlotsApart) else logging.WARNING, "%s", found)
+                    _LOG.log(logging.WARNING if isinstance(found, ShuffledAgain) else logging.ERROR, "%s", found)
         except Exception:  # noqa: BLE001 - the action has succeeded, whatever is wrong here
             _LOG.debug("the plan of an action could not be read", exc_info=True)
 
+    def _found(self, execution: Any) -> Iterator[ShuffledAgain | SlotsApart | SlotsUnited]:
+        analyzed = execution.analyzed()
+        # Most actions end here, after a look at bits that Spark keeps with every plan.
+        shuffles, unites = (bool(analyzed.containsPattern(it)) for it in (self._explicit_shuffle, self._union))
+        if not shuffles and not unites:
+            return
+        text = str(analyzed.toString())  # one call, where a walk would be several for each node
+        if unites and _has_slot(text):
+            yield from united_in(analyzed, self._union, self._common)
+        if shuffles and any(_has_slot(line) for line in text.splitlines() if "RepartitionByExpression" in line):
+            plan = execution.executedPlan()
+            yield from shuffled_again(plan)
+            yield from slots_apart(plan)
+
 
 def _listener(java: Any) -> PlacementListener:
-    return PlacementListener(java.org.apache.spark.sql.catalyst.trees.TreePattern.REPARTITION_OPERATION())
+    return PlacementListener(
+        java.org.apache.spark.sql.catalyst.trees.TreePattern.REPARTITION_OPERATION(), *union_patterns(java)
+    )
 
 
-def _may_have_slot(plan: Any) -> bool:
-    """Whether rows may be placed in a logical plan, by its text: one call, where a walk would be several for each node."""
-    shuffles = [line for line in str(plan.toString()).splitlines() if "RepartitionByExpression" in line]
-    return any(f"{slot}#" in line or " more fields" in line for line in shuffles for slot in tuple(_slots))
+def _has_slot(text: str) -> bool:
+    """Whether a slot may be in the text of a plan, which leaves columns out where there are many."""
+    return " more fields" in text or any(f"{slot}#" in text for slot in tuple(_slots))

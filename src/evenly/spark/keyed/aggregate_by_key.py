@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -10,17 +11,21 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, StructField, StructType
 
+from evenly.costs.group_times import GroupTimes
 from evenly.errors import ColumnConflict, InvalidParameter, KeyTooHot
-from evenly.instances import AUTO, Instances
+from evenly.instances import AUTO, Instances, asked_instances
 from evenly.keys.mapping import Mapping
 from evenly.keys.split_mapping import SplitMapping, SplitWay
 from evenly.spark.frames import check_frame
-from evenly.spark.keyed.keys import Key, check_distinct, key_columns, key_id, key_names
+from evenly.spark.keyed.group_learning import split_by_time
+from evenly.spark.keyed.group_timing import Balance, SavedTimes, check_watch, known_times, timed_results, with_reports
+from evenly.spark.keyed.keys import Key, check_distinct, key_columns, key_id, key_names, type_names
 from evenly.spark.keyed.layout import lay_out
 from evenly.spark.keyed.learning import Weight
 from evenly.spark.keyed.merging import Merging
 from evenly.spark.keyed.results import Results
 from evenly.spark.keyed.split import placed_by_part, planned_split
+from evenly.spark.keyed.time_watch import REPORT, TimeWatch
 from evenly.spark.nested_types import parts_of
 from evenly.spark.placing.own_columns import own_name
 from evenly.spark.python_workers import check_python, on_workers
@@ -46,6 +51,9 @@ def aggregate_by_key(
     tolerance_pct: float | None = 2.0,
     seed: int = 0,
     remember: Where | None = None,
+    balance: Balance = "rows",
+    times: SavedTimes | None = None,
+    watch: TimeWatch | None = None,
 ) -> DataFrame:
     """One result per key, as `groupBy(key)` gives it, also where one key has more rows than an instance should have.
 
@@ -59,12 +67,26 @@ def aggregate_by_key(
     With Spark's own aggregates (`F.count("*")`, `F.sum("x").alias("s")`, ...) this is `df.groupBy(key).agg(...)` and nothing
     else, nothing is learnt: Spark combines the rows of a key before it shuffles them, so a hot key does not hurt.
 
-    Parameters are those of `split_by_key`. Raises `KeyTooHot` for a function that does not merge (`merge=None`) if a key
-    has more than an instance's fair share, as the mapping says (with `remember` one that this run has learnt).
+    `balance="time"`, `times` and `watch` are those of `apply_by_key`: instances get about the same time instead of rows, and a
+    key is split that takes longer than an instance's share, over as many as it needs. Whole keys are timed with their `merge`,
+    split ones part by part; a part is expected to take what a group of its rows takes. So that a key of few rows cannot be
+    cut further than its rows go: a warning names it. Before times are known keys with too many rows are split.
+
+        watch = evenly.TimeWatch()
+        merging = evenly.Merging(partial, merge, "score double")
+        evenly.aggregate_by_key(df, merging, key="user", balance="time", watch=watch).write.parquet("/data/scores")
+        watch.times.save("times.json")  # tomorrow: balance="time", times="times.json"
+
+    All other parameters are those of `split_by_key`; with `balance="time"` there is no `remember`, `weight` or `way`. Raises
+    `KeyTooHot` for a function that does not merge (`merge=None`) if a key has more than an instance's fair share, as the
+    mapping says (with `remember` one that this run has learnt).
     """
     check_frame(df)
+    check_watch(watch)
     native = [aggregate for aggregate in aggregates if isinstance(aggregate, Column)]
     if aggregates and len(native) == len(aggregates):
+        if balance != "rows" or times is not None or watch is not None:
+            raise InvalidParameter("balance=, times= and watch= are for a Merging: Spark's own aggregates are left to Spark")
         return df.groupBy(*key_columns(key_names(df, key))).agg(*native)
     if len(aggregates) != 1 or not isinstance(aggregates[0], Merging):
         raise InvalidParameter(
@@ -74,6 +96,20 @@ def aggregate_by_key(
     check_python(df.sparkSession, pandas=True)
     check_distinct(df)
     _check_given(df)
+    known = known_times(df, key_names(df, key), balance, times, watch, given=mapping)
+    if known is not None:
+        if remember is not None or weight is not None or way != "dkg+pkg":
+            raise InvalidParameter(
+                "remember=, weight= and way= are for balance='rows': with balance='time' give times= and watch="
+            )
+        if merging.merge is None:
+            raise InvalidParameter(
+                "a function that does not merge runs on whole keys: use apply_by_key(..., balance='time'), or give Merging a "
+                "merge function"
+            )
+        if not df.isStreaming:  # of which the plan says what is to be said
+            asked = asked_instances(instances, may_split=True)
+            mapping = split_by_time(df if fit_on is None else fit_on, key=key, instances=asked, times=known)
     plan = partial(
         planned_split,
         df,
@@ -93,7 +129,17 @@ def aggregate_by_key(
         names, planned, kept = plan()  # what earlier runs had is no reason to fail this one
     if merging.merge is None and planned.needs_merge:
         raise KeyTooHot(_too_hot(df, names, planned))
-    return _Run(df, merging, names, planned).result(spread_on, kept)
+    watching = None if watch is None else _Watching(watch, known, of_time=balance == "time")
+    return _Run(df, merging, names, planned).result(spread_on, kept, watching)
+
+
+@dataclass(frozen=True)
+class _Watching:
+    """A watch, what was known of times before, and whether keys are placed by them."""
+
+    watch: TimeWatch
+    known: GroupTimes | None
+    of_time: bool
 
 
 class _Run:
@@ -112,11 +158,11 @@ class _Run:
                 "leave it out of the schema"
             )
 
-    def result(self, spread_on: str | Sequence[str] | None, kept: Memory) -> DataFrame:
+    def result(self, spread_on: str | Sequence[str] | None, kept: Memory, watching: _Watching | None) -> DataFrame:
         """Keys on their instances, sorted, so that a worker cuts its instance into groups itself."""
         placed = placed_by_part(self.df, self.planned, self.names, spread_on, kept)
         kinds = tuple(field.dataType for field in self.keys)
-        sent = lay_out(placed.schema, self.names, kinds, flagged=True)
+        sent = lay_out(placed.schema, self.names, kinds, flagged=True, with_id=watching is not None)
         rows = sent.of(placed.sortWithinPartitions(*key_columns(self.names)))
         fields = [*self.keys.fields, *self.values.fields]
         merged = self.planned.needs_merge
@@ -129,8 +175,12 @@ class _Run:
             first = StructType([_nullable(field) for field in whole]).add(PARTIAL, "binary").add(HOME, "integer")
         homes = self.planned.parts[self.planned.starts[:-1]].tolist()
         spark, functions = self.df.sparkSession, (self.merging.partial, self.merging.merge)
-        start = starter(functions, between[: len(kinds)], conversion, homes, sent.layout)
-        found = rows.mapInArrow(on_workers(spark, start, pandas=True), first)
+        timed = None if watching is None else timed_results(first, self.planned.instances)
+        start = starter(functions, between[: len(kinds)], conversion, homes, sent.layout, timed)
+        made = first if timed is None else with_reports(first, timed)
+        found = rows.mapInArrow(on_workers(spark, start, pandas=True), made)
+        if watching is not None:
+            found = self._watched(found, watching)
         if merged:
             gathered = found.repartitionById(self.planned.instances, HOME).drop(HOME)
             found = gathered.mapInArrow(
@@ -138,6 +188,19 @@ class _Run:
             )
         zeros = [normalised(F.col(name), kind).alias(name) for name, kind in zip(between, kinds, strict=False)]
         return found.select(*zeros, *between[len(kinds) :]).toDF(*(field.name for field in fields))
+
+    def _watched(self, found: DataFrame, watching: _Watching) -> DataFrame:
+        """Results without the reports among them, which the watch gets on the way."""
+        known = watching.known
+        observed = watching.watch.observe(
+            found,
+            GroupTimes(self.names, type_names(self.df, self.names)) if known is None else known,
+            instances=self.planned.instances,
+            mapping=self.planned if watching.of_time else None,
+            chosen=self.planned.light.chosen,
+            by="aggregate_by_key",
+        )
+        return observed.where(f"{REPORT} is null").drop(REPORT)
 
 
 def normalised(column: Column, kind: DataType) -> Column:

@@ -103,8 +103,8 @@ def apply_by_key(
         df, key=key, instances=asked, mapping=mapping, fit_on=fit_on, weight=weight, slot=None, remember=remember
     )
     rows = sent.of(placed.sortWithinPartitions(*key_columns(names)))
-    timed = None if watch is None else timed_results(results, by.instances)
-    made: StructType | str = schema if timed is None else with_reports(results, timed)
+    timed = None if watch is None else timed_results(results.schema, by.instances)
+    made: StructType | str = schema if timed is None else with_reports(results.schema, timed)
     if arrow:
         tables = tables_by_group(function, results.arrow, sent.layout, with_key=with_key, by_name=results.by_name, timed=timed)
         ran = rows.mapInArrow(on_workers(df.sparkSession, tables), made)
@@ -116,7 +116,7 @@ def apply_by_key(
     if timed is None or watch is None:
         return ran
     before = GroupTimes(names, type_names(df, names)) if known is None else known
-    observed = watch.observe(ran, before, instances=by.instances, mapping=mapping, chosen=by.chosen)
+    observed = watch.observe(ran, before, instances=by.instances, mapping=mapping, chosen=by.chosen, by="apply_by_key")
     return observed.where(f"{timed.report} is null").drop(timed.report)
 
 

@@ -15,9 +15,9 @@ from evenly.costs.group_report import most_groups
 from evenly.costs.group_times import GroupTimes
 from evenly.errors import InvalidParameter
 from evenly.keys.mapping import Mapping
+from evenly.keys.split_mapping import SplitMapping
 from evenly.spark.costs.saved_costs import read_saved
 from evenly.spark.keyed.keys import type_names
-from evenly.spark.keyed.results import Results
 from evenly.spark.keyed.time_watch import REPORT, TimeWatch
 from evenly.spark.placing.mapping_check import hashed_alike
 from evenly.worker.groups.layout import Timed
@@ -46,7 +46,7 @@ def known_times(
     times: SavedTimes | None,
     watch: TimeWatch | None,
     *,
-    given: Mapping | None,
+    given: Mapping | SplitMapping | None,
 ) -> GroupTimes | None:
     """What groups are placed by, empty in a first run; None if they are placed by their rows."""
     if balance not in get_args(Balance):
@@ -82,15 +82,15 @@ def check_watch(watch: TimeWatch | None) -> None:
     watch.check_unused()
 
 
-def timed_results(results: Results, instances: int) -> Timed:
+def timed_results(schema: StructType, instances: int) -> Timed:
     """Results with a column of reports. A report's row has nulls elsewhere, or some value where there must be none."""
-    others = {field.name: _some_value(field.dataType) for field in results.schema if not field.nullable}
+    others = {field.name: _some_value(field.dataType) for field in schema if not field.nullable}
     return Timed(REPORT, others, most_groups(instances))
 
 
-def with_reports(results: Results, timed: Timed) -> StructType:
+def with_reports(schema: StructType, timed: Timed) -> StructType:
     """The schema of results and their column of reports."""
-    return StructType([*results.schema.fields, StructField(timed.report, BinaryType())])
+    return StructType([*schema.fields, StructField(timed.report, BinaryType())])
 
 
 def _loaded(df: DataFrame, times: SavedTimes) -> GroupTimes:

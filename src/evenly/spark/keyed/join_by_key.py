@@ -15,6 +15,7 @@ from evenly.instances import AUTO, Auto, Instances, asked_instances
 from evenly.keys.joins import MAY_SPLIT, JoinHow, JoinPlan, Side, checked_side, join_how, planned_join
 from evenly.keys.mapping import Mapping
 from evenly.keys.split_mapping import SplitMapping
+from evenly.remembered import Use
 from evenly.spark.features import Feature, Found, has
 from evenly.spark.frames import check_frame
 from evenly.spark.jvm.join_sides import broadcasts, larger_is_right
@@ -167,7 +168,8 @@ class _Asked:
         if remember is None:
             return Memory()
         df, names = self.frames[self.learnt_from], self.keys[self.learnt_from].names
-        return key_memory(df, remember, names, self.types, self.instances, mapping=mapping, by="join_by_key", use="join")
+        use: Use = "join-left" if self.learnt_from == "left" else "join-right"
+        return key_memory(df, remember, names, self.types, self.instances, mapping=mapping, by="join_by_key", use=use)
 
     def planned(
         self, mapping: Mapping | SplitMapping | None, *, tolerance_pct: float | None, seed: int, kept: Memory

@@ -1,4 +1,4 @@
-"""What a run of `apply_by_key` measured of its groups, for those who want to know or to reuse it."""
+"""What a run of `apply_by_key` or `aggregate_by_key` measured of its groups, for those who want to know or to reuse it."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from evenly.errors import InvalidParameter
 from evenly.facts.of_costs import group_batch
 from evenly.kernels.types import F64
 from evenly.keys.mapping import Mapping
+from evenly.keys.split_mapping import SplitMapping
 from evenly.measures.load import imbalance_pct
 from evenly.notebook import shown
 from evenly.spark.job_facts import JobFacts
@@ -27,7 +28,7 @@ _SHOWN = 3
 
 
 class TimeWatch:
-    """Give it to `apply_by_key(..., watch=watch)`; it is filled by the first action on the result.
+    """Give it to `apply_by_key(..., watch=watch)` or `aggregate_by_key`; it is filled by the first action on the result.
 
         watch = evenly.TimeWatch()
         evenly.apply_by_key(
@@ -37,35 +38,43 @@ class TimeWatch:
 
     `times` is what the next run is to be given, `times=`. A watch serves one call. What a task measured comes with its results:
     no retry and no speculative copy counts a group twice. Before the action there are no reports; an action that reads a part
-    only (`limit`, `show`), or that fails, leaves what the tasks measured that ended.
+    only (`limit`, `show`), or that fails, leaves what the tasks measured that ended. Of a key that `aggregate_by_key` splits
+    each part counts as a group.
     """
 
     def __init__(self) -> None:
         self._observation: Any = None
         self._ran: DataFrame | None = None
         self._before = GroupTimes()
-        self._mapping: Mapping | None = None
+        self._mapping: Mapping | SplitMapping | None = None
         self._instances, self._chosen = 0, ""
         self._known: tuple[GroupReport, ...] | None = None
         self._learnt: GroupTimes | None = None
-        self._facts = JobFacts("apply_by_key")
+        self._facts = JobFacts("")
 
     def observe(
-        self, ran: DataFrame, before: GroupTimes, *, instances: int, mapping: Mapping | None, chosen: str = ""
+        self,
+        ran: DataFrame,
+        before: GroupTimes,
+        *,
+        instances: int,
+        mapping: Mapping | SplitMapping | None,
+        by: str,
+        chosen: str = "",
     ) -> DataFrame:
-        """`ran` with the observation of its reports; `before` is what was known."""
+        """`ran`, of a call of `by`, with the observation of its reports; `before` is what was known."""
         self.check_unused()
         name = f"evenly_times_{uuid4().hex}"
         self._observation = Observation(name)
         self._before, self._mapping, self._ran = before.copy(), mapping, ran
-        self._instances, self._chosen = instances, chosen
+        self._instances, self._chosen, self._facts = instances, chosen, JobFacts(by)
         self._facts.await_reports(ran.sparkSession, name, lambda told: self._tell(_by_instance(told)))
         return ran.observe(self._observation, F.expr(f"collect_list({REPORT}) as {REPORT}"))
 
     def check_unused(self) -> None:
         """Refuse to serve a second call."""
         if self._observation is not None:
-            raise InvalidParameter("this watch was given to another call of apply_by_key: make one for each call")
+            raise InvalidParameter("this watch was given to another call: make one for each call, evenly.TimeWatch()")
 
     @property
     def ready(self) -> bool:
@@ -88,8 +97,9 @@ class TimeWatch:
         return self._chosen
 
     @property
-    def mapping(self) -> Mapping | None:
-        """The mapping by which groups were placed, if `balance="time"`; its loads are seconds, once times are known."""
+    def mapping(self) -> Mapping | SplitMapping | None:
+        """The mapping by which groups were placed, if `balance="time"`; its loads are seconds, once times are known.
+        `aggregate_by_key` has a `SplitMapping`."""
         return self._mapping
 
     @property
@@ -119,6 +129,14 @@ class TimeWatch:
         found = [(report, key, name) for report in self.reports for key, name in report.names.items()]
         timed = [(name, float(report.seconds[report.ids == key].max(initial=0.0))) for report, key, name in found]
         return tuple(sorted(timed, key=lambda it: -it[1]))
+
+    def __repr__(self) -> str:
+        """What a shell shows; it runs nothing."""
+        if not self.ready:
+            return "TimeWatch(nothing measured yet: it is filled by the first action on the result)"
+        groups = sum(report.groups for report in self.reports)
+        longest = "".join(f", longest {name} {seconds:.3g} s" for name, seconds in self.longest[:1])
+        return f"TimeWatch({groups:,} groups, {self.busy_s.sum():.3g} s, λ {self.imbalance_pct:.1f} %{longest})"
 
     def _repr_html_(self) -> str:
         """What a notebook shows; it runs nothing."""

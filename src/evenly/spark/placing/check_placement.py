@@ -13,33 +13,35 @@ from evenly.spark.frames import check_frame
 from evenly.spark.jvm.plan_roles import keyed_plan
 from evenly.spark.jvm.shuffled_again import ShuffledAgain, executed_plan, shuffled_again
 from evenly.spark.jvm.slots_apart import SlotsApart, slots_apart
+from evenly.spark.jvm.slots_united import SlotsUnited, slots_united
 
 _LOG = logging.getLogger(__name__)
 
 
-def check_placement(df: DataFrame) -> tuple[ShuffledAgain | SlotsApart, ...]:
+def check_placement(df: DataFrame) -> tuple[ShuffledAgain | SlotsApart | SlotsUnited, ...]:
     """The places where a result shuffles rows by their key that `by_key` has placed; none if all is well.
 
         result = placed.groupBy("user").applyInPandas(score, schema)      # the slot was forgotten
         evenly.check_placement(result)     # (ShuffledAgain(by=('user',), placed_by=('user', 'slot')),)
 
-    A join or cogroup by slots of two mappings, which misses rows, is named too (`SlotsApart`). Each is also logged, as a
-    warning, or as an error where rows are missed. Nothing is run: the plan is made, as an action would make it. (What has
-    been run is looked at without being asked, see `by_key`.) A shuffle by columns that are not all of the key is not named
-    (another question is asked there), nor is one of the results of groups that were found where they are, nor one by a
-    range or to one partition. Rows placed with `slot=None` have no slot that could be forgotten. Needs a classic session.
-    Of a streaming result its operators with state are judged, which must group by exactly the key and the slot
-    (`stream_by_key` does that itself, and refuses).
+    A join or cogroup by slots of two mappings, which misses rows, is named too (`SlotsApart`), and so is a union of rows that
+    two mappings have placed where it is grouped or joined by the slot: a key of both parts is in two groups there
+    (`SlotsUnited`). Each is also logged, as a warning, or as an error where results are wrong. Nothing is run: the plan is
+    made, as an action would make it. (What has been run is looked at without being asked, see `by_key`.) A shuffle by columns
+    that are not all of the key is not named (another question is asked there), nor is one of the results of groups that were
+    found where they are, nor one by a range or to one partition. Rows placed with `slot=None` have no slot that could be
+    forgotten. Needs a classic session. Of a streaming result its operators with state are judged, which must group by exactly
+    the key and the slot (`stream_by_key` does that itself, and refuses).
     """
     check_frame(df)
     require(df.sparkSession, Feature.PLANS, by="check_placement", remedy="Count what instances hold with placed_rows")
     if df.isStreaming:
-        found: tuple[ShuffledAgain | SlotsApart, ...] = tuple(dict.fromkeys(_found_streaming(df)))
+        found: tuple[ShuffledAgain | SlotsApart | SlotsUnited, ...] = tuple(dict.fromkeys(_found_streaming(df)))
     else:
         plan = executed_plan(df)
-        found = (*shuffled_again(plan), *slots_apart(plan))
+        found = (*shuffled_again(plan), *slots_apart(plan), *slots_united(df))
     for it in found:
-        _LOG.log(logging.ERROR if isinstance(it, SlotsApart) else logging.WARNING, "%s", it)
+        _LOG.log(logging.WARNING if isinstance(it, ShuffledAgain) else logging.ERROR, "%s", it)
     return found
 
 

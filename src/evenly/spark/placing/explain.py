@@ -11,6 +11,7 @@ from evenly.spark.frames import check_frame
 from evenly.spark.jvm.plan_shuffles import planned_shuffles
 from evenly.spark.jvm.shuffled_again import executed_plan, shuffled_again
 from evenly.spark.jvm.slots_apart import slots_apart
+from evenly.spark.jvm.slots_united import slots_united
 
 
 def explain(df: DataFrame) -> Explanation:
@@ -32,5 +33,5 @@ def explain(df: DataFrame) -> Explanation:
             "explain reads the plan of a batch: of a stream check_placement judges the stateful operators, before it starts"
         )
     plan = executed_plan(df)
-    again, apart = (tuple(map(str, found)) for found in (shuffled_again(plan), slots_apart(plan)))
+    again, apart = (tuple(map(str, found)) for found in (shuffled_again(plan), (*slots_apart(plan), *slots_united(df))))
     return Explanation(planned_shuffles(df, plan), again, apart)

@@ -14,25 +14,29 @@ from numpy.typing import NDArray
 from evenly.worker.groups.frames import frame_groups
 from evenly.worker.groups.layout import Layout
 from evenly.worker.groups.pandas_rows import to_pandas
+from evenly.worker.groups.timing import GroupClock
 
 
 def keyed_frames(
-    batches: Iterator[pa.RecordBatch], layout: Layout, names: list[str], marks: int
+    batches: Iterator[pa.RecordBatch], layout: Layout, names: list[str], marks: int, clock: GroupClock | None = None
 ) -> Iterator[tuple[pa.RecordBatch, list[int], pd.DataFrame]]:
     """For each group its key, a batch of one row with the columns `names`, its marks and its frame.
 
     Marks are whole numbers of the group: those of its first row in the last `marks` of the user's columns, which its frame
-    lacks.
+    lacks. A clock's groups do not count what it takes to convert their batch.
     """
     marked = range(layout.width - marks, layout.width)
     held: deque[tuple[int, pa.RecordBatch, list[NDArray[Any]]]] = deque()
 
     def frames() -> Iterator[pd.DataFrame]:
         seen = 0
-        for batch in batches:
+        for batch in batches if clock is None else clock.passed(batches):
             held.append((seen, _keys(batch, layout, names), [batch.column(mark).to_numpy() for mark in marked]))
             seen += batch.num_rows
-            yield to_pandas(pa.Table.from_batches([batch.select([at for at in range(batch.num_columns) if at not in marked])]))
+            rows = to_pandas(pa.Table.from_batches([batch.select([at for at in range(batch.num_columns) if at not in marked])]))
+            if clock is not None:
+                clock.resume()
+            yield rows
 
     for _, first, group in frame_groups(frames(), _without(layout, marked), with_key=False):
         while len(held) > 1 and held[1][0] <= first:

@@ -14,8 +14,10 @@ import pyarrow as pa
 from evenly.errors import InvalidResult
 from evenly.worker.groups.frames import joined
 from evenly.worker.groups.keyed_frames import keyed_frames
-from evenly.worker.groups.layout import ROWS_A_RESULT, Layout
+from evenly.worker.groups.layout import ROWS_A_RESULT, Layout, Timed
 from evenly.worker.groups.pandas_rows import Conversion
+from evenly.worker.groups.tables import table_clock
+from evenly.worker.groups.timing import GroupClock
 from evenly.worker.results import nulls_of
 
 PARTIAL, HOME = "partial", "home"
@@ -26,31 +28,76 @@ Merge = Callable[[list[Any]], pd.DataFrame] | None
 
 
 def starter(
-    functions: tuple[Partial, Merge], names: list[str], conversion: Conversion, homes: list[int], layout: Layout
+    functions: tuple[Partial, Merge],
+    names: list[str],
+    conversion: Conversion,
+    homes: list[int],
+    layout: Layout,
+    timed: Timed | None = None,
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The first stage: a key that is not split is finished; of a split key a partial, for the instance that merges it.
 
     `homes` are the instances that merge the split keys; with none, results are all there is. The last two of the
-    user's columns in `layout` are the instance of a row and the number of its split key.
+    user's columns in `layout` are the instance of a row and the number of its split key. With `timed` whole keys and parts of
+    split ones are timed, results have one more column, and the last row is a report.
     """
 
     make, merge = functions
 
     def start(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        clock = None if timed is None else table_clock(layout, timed)
+        found = groups(batches, clock)
+        return found if timed is None or clock is None else _with_report(found, timed, clock)
+
+    def groups(batches: Iterator[pa.RecordBatch], clock: GroupClock | None) -> Iterator[pa.RecordBatch]:
         waiting = _Waiting(conversion)
         partials = _Partials(conversion.schema)
-        for key, (at, number), rows in keyed_frames(batches, layout, names, 2):
-            partial = make(rows)
+        key: pa.RecordBatch | None = None
+        for key, (at, number), rows in keyed_frames(batches, layout, names, 2, clock):
+            size, partial = len(rows), make(rows)
             if number < len(homes):
                 partials.add(key, partial, homes[number])
-                continue
-            waiting.add(key, _result(merge, [partial]), at)
+            else:
+                waiting.add(key, _result(merge, [partial]), at)
+            if clock is not None:
+                clock.ended(size)
             if waiting.full:
                 yield from waiting.take(placed=bool(homes))
+                if clock is not None:
+                    clock.resume()
         yield from waiting.take(placed=bool(homes))
         yield from partials.take()
+        if clock is not None and key is not None:
+            yield _nothing(key, conversion.schema, placed=bool(homes))
 
     return start
+
+
+def _nothing(key: pa.RecordBatch, values: pa.Schema, *, placed: bool) -> pa.RecordBatch:
+    """A row of nulls, in the types of all others."""
+    kinds = [*key.schema.types, *values.types, *((pa.binary(), pa.int32()) if placed else ())]
+    names = stage_names(len(key.schema), len(values), merged=placed)
+    return pa.RecordBatch.from_arrays([nulls_of(1, kind) for kind in kinds], names=names)
+
+
+def _with_report(batches: Iterator[pa.RecordBatch], timed: Timed, clock: GroupClock) -> Iterator[pa.RecordBatch]:
+    """Batches with the column of reports. The last of them, of one row that is no result, gets the report."""
+    before: pa.RecordBatch | None = None
+    for batch in batches:
+        if before is not None:
+            yield _reported(before, timed, None)
+        before = batch
+    if before is not None:
+        some = [
+            pa.array([timed.others[field.name]], field.type) if field.name in timed.others else column
+            for field, column in zip(before.schema, before.columns, strict=True)
+        ]
+        yield _reported(pa.RecordBatch.from_arrays(some, names=before.schema.names), timed, clock.report())
+
+
+def _reported(batch: pa.RecordBatch, timed: Timed, report: bytes | None) -> pa.RecordBatch:
+    reports = pa.array([report] * batch.num_rows, pa.binary())
+    return pa.RecordBatch.from_arrays([*batch.columns, reports], names=[*batch.schema.names, timed.report])
 
 
 def stage_names(keys: int, values: int, *, merged: bool) -> list[str]:

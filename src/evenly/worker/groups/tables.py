@@ -36,7 +36,7 @@ def tables_by_group(
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         waiting: list[pa.Table] = []
         rows, shape = 0, schema
-        clock = None if timed is None else _clock(layout, timed)
+        clock = None if timed is None else table_clock(layout, timed)
         for key, group in table_groups(batches if clock is None else clock.passed(batches), layout):
             result = checked_result(function(key, group) if with_key else function(group), schema, by_name=by_name)
             if clock is not None:
@@ -59,7 +59,8 @@ def tables_by_group(
     return run
 
 
-def _clock(layout: Layout, timed: Timed) -> GroupClock:
+def table_clock(layout: Layout, timed: Timed) -> GroupClock:
+    """A clock for groups that are cut out of Arrow's batches."""
     return GroupClock(
         layout,
         ids=lambda batch: batch.column(layout.id).to_numpy(),
