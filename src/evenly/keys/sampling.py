@@ -36,7 +36,7 @@ class Sampling:
 
     @property
     def tasks(self) -> int | None:
-        """In how many tasks to sum the sample as it is. None: it may be large, or one key's part of it: sum it where it is read.
+        """In how many tasks to sum the sample as it is. None: it may be large, so sum it where it is read.
 
         Summing rows by key before they are shuffled is a second pass over them, and of a small sample leaves almost as many.
         """

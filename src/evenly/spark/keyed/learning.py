@@ -1,10 +1,12 @@
 """Learning a mapping on Spark: sums by key and then by bucket, all Spark's own aggregates, read at the driver.
 
-Only a sample is summed: row i of partition p is taken with probability 1 / s and stands for s = floor(i d / reserve + 1/2) + 1
-rows, with d = min(2 p + 1, 32), and for itself alone if i is below 5,000. So the first rows of a partition are all taken, its
-number of rows need not be known, and every estimate is unbiased. Partitions of about one size add up to a sample as good as
-the one of a single partition, though nobody says how many there are: n of them take about (ln n) / 2 times as much as one, up
-to 16, and not n times. 32 is what a partition that is much larger than all before it can lose of the precision of its sample.
+Only a sample is summed, of as many rows as `evenly.keys.sampling` wants. Where Spark knows how many rows there are, each is
+taken with one probability. Otherwise row i of partition p is taken with probability 1 / s and stands for s = floor(i d /
+reserve + 1/2) + 1 rows, with d = min(2 p + 1, 32) and a reserve of half the rows that are wanted, and for itself alone if i
+is below 5,000. So the first rows of a partition are all taken, its number of rows need not be known, and every estimate is
+unbiased. Partitions of about one size add up to a sample as good as the one of a single partition, though nobody says how
+many there are: n of them take about (ln n) / 2 times as much as one, up to 16, and not n times. 32 is what a partition that
+is much larger than all before it can lose of the precision of its sample.
 
 A row stands for a whole number of rows, so sums are exact and do not depend on the order in which Spark adds them. What the
 driver reads is one line for each fine bucket, see `evenly.keys.native_counts`: 8,192 or, from 128 instances on, as many as
@@ -96,7 +98,8 @@ def learn_mapping(
     (`InvalidCost`), also one in a row that the sample would leave out; 0 is a weight.
 
     Nothing runs in Python on the executors. `tolerance_pct` is the imbalance that sampling may add (in percentage points of λ),
-    for weights that are about alike; None reads every row. The same rows in the same partitions give the same mapping. A
+    for weights that are about alike; None reads every row. The same rows in the same partitions give the same mapping, as long
+    as they are in memory (cached) both times or neither time: there Spark knows how many they are, and the sample is another. A
     DataFrame without rows gives a mapping that spreads keys by hash alone.
 
     What to expect of new rows is told by rows that were held back from a first mapping (they are in the one returned): the
