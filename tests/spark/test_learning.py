@@ -8,9 +8,10 @@ from pyspark.sql import functions as F
 import evenly
 from evenly.errors import InvalidParameter, StreamingMismatch
 from evenly.keys.dkg import DKG
+from evenly.keys.sampling import Sampling
 from evenly.measures import imbalance_pct, instance_loads
+from evenly.spark.jvm.sizes import rows_known
 from evenly.spark.keyed import learning
-from evenly.spark.keyed.learning import sample_reserve
 from evenly.streams import zipf
 
 
@@ -18,6 +19,10 @@ from evenly.streams import zipf
 def skewed(spark):
     keys = zipf(1.0, 2_000).draw(200_000, seed=5)
     return spark.createDataFrame(pa.table({"key": keys})).repartition(6).persist()
+
+
+def by_bucket(ids, sampling, seed=0):
+    return learning._by_bucket(learning._taken(ids, sampling, seed), sampling, 512, seed)
 
 
 def rows_on_instances(df, instances):
@@ -75,20 +80,60 @@ def test_partitions_share_one_sample_that_estimates_without_bias(spark, monkeypa
     monkeypatch.setattr(learning, "_ALL_TAKEN", 0)
     keys = F.pmod(F.xxhash64("id"), F.lit(10)).alias("key")
     ids = spark.range(0, 200_000, 1, partitions).select(F.xxhash64(keys).alias("id"))
-    sums = [learning._counted(learning._by_bucket(learning._weighted(ids, 1_000, seed), 512)) for seed in range(4)]
+    sampling = Sampling(2_000)
+    sums = [learning._counted(by_bucket(ids, sampling, seed)) for seed in range(4)]
     totals = [one.weights[:, 0].sum() for one in sums]
     assert np.mean(totals) == pytest.approx(200_000, rel=0.02)
     taken = [one.weights[:, 0].sum() ** 2 / one.squares for one in sums]  # so many rows say as much
     assert 1_000 < np.mean(taken) < 6_000
-    read = learning._weighted(ids, 1_000, 0).count()
+    read = learning._taken(ids, sampling, 0).count()
     assert read < {1: 8_000, 3: 13_000, 40: 40_000}[partitions]
 
 
-def test_nothing_runs_in_python_on_the_executors(skewed):
-    buckets = learning._by_bucket(learning._weighted(skewed.select(F.xxhash64("key").alias("id")), 1_000, 0), 512)
-    plan = buckets._jdf.queryExecution().executedPlan().toString()
+def test_where_the_number_of_rows_is_known_no_more_are_read_than_wanted(spark):
+    ids = spark.range(0, 200_000, 1, 8).select(F.xxhash64(F.col("id") % 10).alias("id"))
+    sampling = Sampling(20_000, *rows_known(ids))
+    assert learning._taken(ids, sampling, 0).count() == pytest.approx(20_000, rel=0.05)
+    weights = learning._counted(by_bucket(ids, sampling)).own_weights[:, 0]
+    assert weights == pytest.approx(np.full(10, 20_000.0), rel=0.1)
+
+
+def test_rows_in_memory_are_counted_before_they_are_read(spark, skewed):
+    skewed.count()
+    again = skewed.select("key").where("key < 5")
+    assert rows_known(skewed.select(F.xxhash64("key"))) == (200_000, True)
+    assert rows_known(again) == (200_000, False)
+    assert rows_known(spark.createDataFrame(pa.table({"key": [1, 2, 3]}))) == (3, True)
+
+
+def test_rows_that_nothing_has_counted_are_of_no_known_number(spark, skewed, tmp_path):
+    skewed.limit(5).write.parquet(str(tmp_path / "rows"))
+    read = spark.read.parquet(str(tmp_path / "rows"))
+    exploded = skewed.select(F.explode(F.array("key")))
+    for df in (read, skewed.union(skewed), skewed.groupBy("key").count(), exploded):
+        assert rows_known(df) == (None, False)
+    kept_but_not_yet_read = read.cache()
+    assert rows_known(kept_but_not_yet_read.select("key")) == (None, False)
+    kept_but_not_yet_read.unpersist()
+
+
+def test_a_small_input_is_counted_whole_in_however_many_partitions(spark):
+    keys = zipf(1.0, 2_000).draw(100_000, seed=6)
+    df = spark.createDataFrame(pa.table({"key": keys})).repartition(3).persist()
+    df.count()
+    for rows in (df, df.where("key >= 0")):
+        learnt = evenly.learn_mapping(rows, key="key", instances=8)
+        assert learnt.fitted_loads.tolist() == rows_on_instances(evenly.by_key(df, key="key", mapping=learnt), 8).tolist()
+    df.unpersist()
+
+
+@pytest.mark.parametrize(("sampling", "shuffles"), [(Sampling(2_000), 1), (Sampling(2_000, 900), 1), (Sampling(None), 2)])
+def test_nothing_runs_in_python_on_the_executors_and_a_sample_is_shuffled_once(spark, sampling, shuffles):
+    ids = spark.range(100).select(F.xxhash64("id").alias("id"))
+    plan = by_bucket(ids, sampling)._jdf.queryExecution().executedPlan().toString()
     assert "HashAggregate" in plan
     assert not any(word in plan for word in ("Python", "Arrow", "SortAggregate", "ObjectHashAggregate"))
+    assert plan.count("Exchange ") == shuffles
 
 
 def test_null_is_a_key_and_its_weight_is_known(spark):
@@ -113,11 +158,6 @@ def test_an_input_that_differs_when_it_is_computed_again_is_computed_once(spark)
 def test_learning_twice_gives_the_same_mapping(skewed):
     first = evenly.learn_mapping(skewed, key="key", instances=8, seed=3)
     assert evenly.learn_mapping(skewed, key="key", instances=8, seed=3) == first
-
-
-def test_a_finer_tolerance_or_more_instances_need_a_larger_sample():
-    assert sample_reserve(16, 1.0) > sample_reserve(16, 2.0)
-    assert sample_reserve(64, 2.0) > sample_reserve(16, 2.0)
 
 
 @pytest.mark.parametrize("tolerance", [0.0, -1.0, float("nan"), float("inf")])

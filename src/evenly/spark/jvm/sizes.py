@@ -13,6 +13,8 @@ from evenly.spark.features import Feature, has
 
 _PLAIN = frozenset({"Project", "SubqueryAlias", "Sort", "Repartition", "RepartitionByExpression", "View", "ResolvedHint"})
 """Operators that give as many rows as they get."""
+_COUNTED = frozenset({"InMemoryRelation", "LocalRelation", "Range"})
+"""Leaves that know how many rows they have."""
 
 _NOBODY_KNOWS = 2**50
 
@@ -50,6 +52,27 @@ def _counted(plan: Any) -> tuple[int | None, int | None]:
     size = int(str(told.sizeInBytes()))
     rows = told.rowCount()
     return int(str(rows.get())) if rows.isDefined() else None, size if size < _NOBODY_KNOWS else None
+
+
+def rows_known(df: DataFrame) -> tuple[int | None, bool]:
+    """How many rows a batch has at the most, and whether exactly so many: of what is held in memory, and of ranges.
+
+    Counts that a catalog has of its tables are left alone: they may be old.
+    """
+    if not has(df.sparkSession, Feature.PLANS):
+        return None, False
+    exactly = True
+    try:
+        plan = df._jdf.queryExecution().withCachedData()
+        while (name := plan.nodeName()) in _PLAIN or name == "Filter":
+            exactly = exactly and name != "Filter"
+            plan = plan.children().head()
+        if name not in _COUNTED or (name == "InMemoryRelation" and not plan.cacheBuilder().isCachedColumnBuffersLoaded()):
+            return None, False
+        rows = plan.stats().rowCount()
+        return (int(str(rows.get())), exactly) if rows.isDefined() else (None, False)
+    except Py4JError:
+        return None, False
 
 
 def _slots(df: DataFrame) -> int | None:

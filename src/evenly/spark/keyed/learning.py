@@ -1,10 +1,12 @@
 """Learning a mapping on Spark: sums by key and then by bucket, all Spark's own aggregates, read at the driver.
 
-Only a sample is summed: row i of partition p is taken with probability 1 / s and stands for s = floor(i d / reserve + 1/2) + 1
-rows, with d = min(2 p + 1, 32), and for itself alone if i is below 5,000. So the first rows of a partition are all taken, its
-number of rows need not be known, and every estimate is unbiased. Partitions of about one size add up to a sample as good as
-the one of a single partition, though nobody says how many there are: n of them take about (ln n) / 2 times as much as one, up
-to 16, and not n times. 32 is what a partition that is much larger than all before it can lose of the precision of its sample.
+Only a sample is summed, of as many rows as `evenly.keys.sampling` wants. Where Spark knows how many rows there are, each is
+taken with one probability. Otherwise row i of partition p is taken with probability 1 / s and stands for s = floor(i d /
+reserve + 1/2) + 1 rows, with d = min(2 p + 1, 32) and a reserve of half the rows that are wanted, and for itself alone if i
+is below 5,000. So the first rows of a partition are all taken, its number of rows need not be known, and every estimate is
+unbiased. Partitions of about one size add up to a sample as good as the one of a single partition, though nobody says how
+many there are: n of them take about (ln n) / 2 times as much as one, up to 16, and not n times. 32 is what a partition that
+is much larger than all before it can lose of the precision of its sample.
 
 A row stands for a whole number of rows, so sums are exact and do not depend on the order in which Spark adds them. What the
 driver reads is one line for each fine bucket, see `evenly.keys.native_counts`: 8,192 or, from 128 instances on, as many as
@@ -32,17 +34,19 @@ from evenly.keys.dkg import DKG
 from evenly.keys.mapping import Mapping
 from evenly.keys.native_counts import ORDER_BITS, ORDERS, NativeCounts, fine_buckets, octave_bit
 from evenly.keys.resizing import most_instances
+from evenly.keys.sampling import Sampling, rows_wanted
 from evenly.keys.turns import TURNS
 from evenly.sketches.hashing import derive
 from evenly.spark.described import described
 from evenly.spark.features import Feature, has
 from evenly.spark.frames import check_frame
 from evenly.spark.jvm.row_order import comes_shuffled
+from evenly.spark.jvm.sizes import rows_known
 from evenly.spark.keyed.choosing import chosen_for, usual_instances
 from evenly.spark.keyed.keys import Key, column_name, key_id, key_names, type_names
 from evenly.spark.worker_errors import worker_errors
 
-_LEAST_RESERVE, _ALL_TAKEN = 10_000, 5_000
+_ALL_TAKEN = 5_000
 _MOST_DIVIDED = 32
 _EXACT = 2.0**53
 _LARGEST = 1e100
@@ -71,16 +75,6 @@ Weight = str | Column
 """What a row counts for: a column of numbers by its name, or an expression."""
 
 
-def sample_reserve(instances: int, tolerance_pct: float) -> int:
-    """How many rows of the first partition to take whole, so that sampling adds at most about `tolerance_pct` to λ.
-
-    A sample of m tuples spread evenly over k instances has an imbalance of about sqrt(2 ln k · k / m) by
-    chance alone; a partition with this reserve counts as a sample of twice the reserve.
-    """
-    tuples = 2.0 * math.log(max(instances, 2)) * instances / (tolerance_pct / 100.0) ** 2
-    return max(_LEAST_RESERVE, math.ceil(tuples / 2.0))
-
-
 def learn_mapping(
     df: DataFrame,
     *,
@@ -104,7 +98,8 @@ def learn_mapping(
     (`InvalidCost`), also one in a row that the sample would leave out; 0 is a weight.
 
     Nothing runs in Python on the executors. `tolerance_pct` is the imbalance that sampling may add (in percentage points of λ),
-    for weights that are about alike; None reads every row. The same rows in the same partitions give the same mapping. A
+    for weights that are about alike; None reads every row. The same rows in the same partitions give the same mapping, as long
+    as they are in memory (cached) both times or neither time: there Spark knows how many they are, and the sample is another. A
     DataFrame without rows gives a mapping that spreads keys by hash alone.
 
     What to expect of new rows is told by rows that were held back from a first mapping (they are in the one returned): the
@@ -121,13 +116,14 @@ def learn_mapping(
         raise StreamingMismatch("a mapping cannot be learnt from a streaming DataFrame: learn it from a batch of earlier rows")
     names = key_names(df, key)
     number = usual_instances(df.sparkSession, asked)
-    reserve = None if tolerance_pct is None else sample_reserve(number, tolerance_pct)
     learner = partial(DKG.automatic, number, seed=seed, ids="xxhash64")
     rows, whole = _loads(df, names, weight)
     weighted = weight is not None
-    taken = _weighted(rows, reserve, seed, weighted=weighted, ordered=not comes_shuffled(df))
+    sampling = Sampling(None) if tolerance_pct is None else Sampling(rows_wanted(number, tolerance_pct), *rows_known(rows))
+    taken, ordered = _taken(rows, sampling, seed), not comes_shuffled(df)
+    by_bucket = _by_bucket(taken, sampling, fine_buckets(learner()), seed, weighted=weighted, ordered=ordered)
     with described(df.sparkSession, f"learn mapping of {', '.join(names)}"):
-        counts = _counted(_by_bucket(taken, fine_buckets(learner()), weighted=weighted), weighted=weighted)
+        counts = _counted(by_bucket, weighted=weighted)
     # Sums of whole numbers are exact, in any order, up to a limit.
     counts = counts if whole and counts.weights[:, 0].sum() < _EXACT else counts.coarse()
     mapping = replace(counts.mapping(learner, columns=names), types=type_names(df, names))
@@ -182,51 +178,61 @@ def row_loads(df: DataFrame, keys: Sequence[Column], weight: Weight) -> tuple[Da
     return rows, isinstance(kind, _WHOLE_TYPES)
 
 
-def _weighted(rows: DataFrame, reserve: int | None, seed: int, *, weighted: bool = False, ordered: bool = True) -> DataFrame:
-    """All rows, or a sample, with what they stand for. In SQL as `placement.py` says.
+def _taken(rows: DataFrame, sampling: Sampling, seed: int) -> DataFrame:
+    """All rows, or a sample, with their places. In SQL as `placement.py` says."""
+    placed = rows.selectExpr("*", "monotonically_increasing_id() as place")
+    if sampling.stands == 1:
+        return placed
+    # Spark seeds partition p with seed + p, so a small seed would repeat the random numbers of a neighbour's column.
+    drawn = placed.selectExpr("*", f"rand({derive(seed, 'sample', 2**62)}L) as drawn")
+    taken = f"drawn * {_stands(sampling)} < 1D"
+    return drawn.where(f"{taken} or load < 0D" if "load" in rows.columns else taken)
+
+
+def _stands(sampling: Sampling) -> str:
+    """How many rows a row at `place` stands for if it is taken, in SQL."""
+    if sampling.stands is not None:
+        return f"{sampling.stands}D"
+    reserve = (sampling.wanted or 0) / 2.0
+    divided = f"least(2 * {_AT['partitions']} + 1, {_MOST_DIVIDED})"
+    return f"if({_AT['rows']} < {_ALL_TAKEN}L, 1D, floor({_AT['rows']} * {divided} / {reserve!r}D + 0.5D) + 1D)"
+
+
+def _by_bucket(
+    taken: DataFrame, sampling: Sampling, buckets: int, seed: int = 0, *, weighted: bool = False, ordered: bool = True
+) -> DataFrame:
+    """One line for each fine bucket: the sums of its rows, and those of its heaviest id.
+
+    Two aggregates, both of numbers alone, for which Spark has hashed memory: by id, and of that by bucket. A sample is shuffled
+    by its buckets before, so both are in the tasks of one stage. Of ids that weigh the same the bits of the id say which is the
+    heaviest, and not the order in which Spark saw them.
 
     Rows that come from a shuffle are in no order that means anything: Spark's `repartition` sorts what is left of them, the
     keys, by their hash. Any order is as good then, so a drawn one is taken, and not that in which keys seem to change.
     """
-    drawn = f"(rand({derive(seed, 'order', 2**62)}L) * {2.0**_DRAWN_BITS!r}D)"
+    rows = taken.selectExpr("id", f"pmod(id, {buckets}L) as fine", "place", *(["load"] if weighted else []))
+    rows = rows if sampling.tasks is None else rows.repartition(sampling.tasks, "fine")
+    drawn = f"shiftrightunsigned(xxhash64(place, {derive(seed, 'order', 2**62)}L), {64 - _DRAWN_BITS})"
     at = _AT if ordered else {"rows": drawn, "partitions": "0"}
-    octaves = [f"cast(least(log2({at[order]} + 1), {ORDER_BITS - 1}) as int) as {order}_octave" for order in ORDERS]
-    told = [
-        "id",
-        "stands",
-        *(["load", "stands * greatest(load, 0D) as weight"] if weighted else ["stands as weight"]),
-        *octaves,
-    ]
-    placed = rows.selectExpr("*", "monotonically_increasing_id() as place")
-    if reserve is None:
-        return placed.selectExpr("*", "1D as stands").selectExpr(*told)
-    divided = f"least(2 * {_AT['partitions']} + 1, {_MOST_DIVIDED})"
-    stands = f"if({_AT['rows']} < {_ALL_TAKEN}L, 1D, floor({_AT['rows']} * {divided} / {reserve}D + 0.5D) + 1D) as stands"
-    standing = placed.selectExpr("*", stands)
-    # Spark seeds partition p with seed + p, so a small seed would repeat the random numbers of a neighbour's column.
-    taken = f"rand({derive(seed, 'sample', 2**62)}L) * stands < 1D"
-    return standing.where(f"{taken} or load < 0D" if weighted else taken).selectExpr(*told)
-
-
-def _by_bucket(rows: DataFrame, buckets: int, *, weighted: bool = False) -> DataFrame:
-    """One line for each fine bucket: the sums of its rows, and those of its heaviest id.
-
-    Two aggregates, both of numbers alone, for which Spark has hashed memory: by id, and of that by bucket. Of ids that weigh
-    the same the bits of the id say which is the heaviest, and not the order in which Spark saw them.
-    """
+    stands = _stands(sampling)
+    told = rows.selectExpr(
+        *("id", "fine", f"{stands} as stands"),
+        *(["load", f"{stands} * greatest(load, 0D) as weight"] if weighted else [f"{stands} as weight"]),
+        *(f"cast(least(log2({at[order]} + 1), {ORDER_BITS - 1}) as int) as {order}_octave" for order in ORDERS),
+    )
     octaves = " | ".join(f"shiftleft(1L, {octave_bit(order)} + {order}_octave)" for order in ORDERS)
     summed = {**_SUMS, _SQUARES: "weight * weight", **(_OF_LOADS if weighted else {})}
     sums = [f"sum({value}) as {name}" for name, value in summed.items()]
-    by_id = rows.groupBy("id").agg(*map(F.expr, (*sums, f"bit_or({octaves}) as {_OCTAVES}")))
+    by_id = told.groupBy("fine", "id").agg(*map(F.expr, (*sums, f"bit_or({octaves}) as {_OCTAVES}")))
     shares = " | ".join(
         f"shiftleft(cast({_SHARE}D * {name} / greatest(weight, 1e-300D) + 0.5D as bigint), {_SHARE_BITS * at})"
         for at, name in enumerate(_TURN_SUMS)
     )
-    rank = f"weight * (1D + shiftrightunsigned(id, 44) / {2.0**44!r}D) as rank"
-    ranked = by_id.selectExpr("*", f"pmod(id, {buckets}L) as fine", rank, f"{shares} as shares")
-    own = [f"max_by({name}, rank) as own_{name}" for name in ("id", "weight", "shares")]
+    rank = f"weight * (1D + shiftrightunsigned(id, 44) / {2.0**44!r}D)"
+    own = {"id": "id", "weight": "weight", "shares": shares}
+    heaviest = [f"max_by({value}, {rank}) as own_{name}" for name, value in own.items()]
     again = [f"sum({name}) as {name}" for name in summed]
-    return ranked.groupBy("fine").agg(*map(F.expr, (*again, f"bit_or({_OCTAVES}) as {_OCTAVES}", *own)))
+    return by_id.groupBy("fine").agg(*map(F.expr, (*again, f"bit_or({_OCTAVES}) as {_OCTAVES}", *heaviest)))
 
 
 def _counted(by_bucket: DataFrame, *, weighted: bool = False) -> NativeCounts:
