@@ -254,9 +254,7 @@ def measured(spark: SparkSession, shapes: Shapes, slots: int, seconds: float, ba
         shapes.operators(),
         options=ProfileOptions(seconds=seconds, most_threads=MOST_THREADS),
         source=spark.range(0, 1_000, 1, slots),
-        told=lambda name, point: beside.print(
-            f"{slots} slots, {name}, {point.threads} threads: {point.rows_per_s:,.4g} rows/s a slot"
-        ),
+        told=lambda name, point: beside.print(f"{slots} slots, {name}: {point}"),
     )
     engine = profile_engine(spark, batches=batches, told=lambda kind, s: beside.print(f"{slots} slots, {kind}: {s:.3f} s"))
     beside.print(f"{slots} slots, measured in {time.perf_counter() - begun:.0f} s: {engine}")

@@ -33,6 +33,10 @@ def where_it_is(row):
     return row.id, TaskContext.get().partitionId()
 
 
+def where_they_are(rows):
+    return rows.select("id", F.spark_partition_id().alias("at"))
+
+
 def same(batch):
     return batch
 
@@ -81,7 +85,7 @@ def test_the_mapping_of_a_streams_edge_is_learnt_again_only_where_that_may_gain(
     flow = evenly.Flow("keyed")
     ids = flow.source("ids", format="parquet", path=f"{tmp_path}/*.parquet", options={"maxFilesPerTrigger": 1})
     keyed = ids.by_key("id", instances=3)
-    placed = keyed.row(where_it_is, schema=AT) if told else keyed.frame(lambda rows: rows.select("id", F.spark_partition_id()))
+    placed = keyed.row(where_it_is, schema=AT) if told else keyed.frame(where_they_are)
     placed.sink("met", function=collected(met))
     evenly.run(flow, spark=spark, checkpoint=tmp_path / "checkpoint", trigger=NOW).awaitTermination()
     assert learnt == ([0] if told else [0, 1, 3])

@@ -107,7 +107,7 @@ def _unmeasured(plan: SparkPlan) -> str:
     """State, which a sample cannot have, and operators of Spark itself that nobody has measured yet."""
     state = [f"{name} (state)" for name in plan.unmeasured if plan.flow.by_name[name].kind == "state"]
     others = [name for name in plan.unmeasured if plan.flow.by_name[name].kind != "state"]
-    how = f" (evenly profile {plan.flow.file or 'FLOW'} --on spark measures {'it' if len(others) == 1 else 'them'})"
+    how = f" (evenly profile FLOW --on spark measures {'it' if len(others) == 1 else 'them'})"
     return ", ".join([*state, *([", ".join(others) + how] if others else [])])
 
 

@@ -150,9 +150,8 @@ def _print(models: SparkModels, out: Path) -> None:
 
 
 def _slots(models: SparkModels) -> str:
-    found = {it.slots for it in (*models.curves.values(), *models.frames.values())} | (
-        {models.engine.slots} if models.engine else set()
-    )
+    found = {curve.slots for curve in models.curves.values()} | {cost.slots for cost in models.frames.values()}
+    found |= {models.engine.slots} if models.engine else set()
     return ", ".join(f"{slots} slot{'s' * (slots != 1)}" for slots in sorted(found))
 
 

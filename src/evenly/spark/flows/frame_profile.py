@@ -15,7 +15,7 @@ from evenly.planning.micro_batches.frame_costs import FrameCost
 from evenly.spark.flows.frames import called_frame
 from evenly.spark.placing.explain import explain
 
-_FEW, _PART, _MOST_ROWS = 100, 0.1, 4_000_000
+_FEW, _PART, _MOST_ROWS = 4, 0.1, 4_000_000
 """Rows for each slot of the first size, of the small size what the large one has of rows, and the most of the large one."""
 _MORE, _MOST_FASTER = 0.4, 10.0
 _RUNS = 2
