@@ -1,6 +1,10 @@
-"""Does a dataflow on Spark carry what its plan predicts: five shapes on 2 slots (operators that compute) and on 8 (that wait).
+"""Does a dataflow on Spark carry what its plan predicts: five shapes on 2 slots (operators that compute) and on 8 (that wait),
+and three on 2 slots with operators of Spark itself before one that computes.
 
 python benchmarks/flow_peaks.py [--cases linear,star-8] [--trigger 4] [--batches 2] [--json]
+
+Of Spark's own operators one computes a digest of each row (digested), one makes four rows of each, of which an edge takes half
+(widened), and one shuffles and sorts its rows to number those of a key (ranked).
 
 For each number of slots Spark itself and the operators are measured, as `evenly profile` does. Then each dataflow is planned:
 threads, and the highest rate at a trigger interval. Only then it is run: as a streaming query over batches below, at and above
@@ -14,10 +18,12 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
-from pyspark.sql import SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
 
 import evenly
 from arguments import benchmark_parser
@@ -58,6 +64,38 @@ def wait(wait_s: float) -> Callable[[Any], tuple[int]]:
     return work
 
 
+DIGESTS = {"digested": 60, "widened": 40, "ranked": 40}
+FRAMED_SLOTS = 2
+
+
+def digested(rows: DataFrame) -> DataFrame:
+    """Spark's own code, for each row."""
+    return rows.select(_digest("digested"))
+
+
+def widened(rows: DataFrame) -> DataFrame:
+    """Four rows of each."""
+    return (
+        rows.select(_digest("widened")).selectExpr("id", "explode(array(0, 1, 2, 3)) as more").selectExpr("4 * id + more as id")
+    )
+
+
+def ranked(rows: DataFrame) -> DataFrame:
+    """Rows of a key numbered, which a shuffle brings together."""
+    number = F.row_number().over(Window.partitionBy(F.col("id") % 97).orderBy("id"))
+    return rows.select(_digest("ranked")).select((F.col("id") + F.least(number, F.lit(0))).alias("id"))
+
+
+def _digest(name: str) -> Column:
+    """The number of a row, which takes so many digests."""
+    found = F.col("id").cast("string")
+    for _ in range(DIGESTS[name]):
+        found = F.sha2(found, 512)
+    return (F.col("id") + F.when(F.length(found) == 0, 1).otherwise(0)).alias("id")
+
+
+LIGHT = compute(300)
+FRAMES = {"digested": digested, "widened": widened, "ranked": ranked}
 OPERATORS = {
     2: {"a": compute(3_000), "b": compute(8_000), "c": compute(15_000)},
     8: {"a": wait(0.005), "b": wait(0.010), "c": wait(0.020)},
@@ -74,7 +112,16 @@ class Shapes:
     def all(self) -> dict[str, Callable[[], Dataflow]]:
         """The dataflows by name."""
         shapes = (self.linear, self.diamond, self.star, self.fused, self.filtered)
-        return {f"{shape.__name__}-{self._slots}": shape for shape in shapes}
+        found = {f"{shape.__name__}-{self._slots}": shape for shape in shapes}
+        return found | {f"{name}-{self._slots}": partial(self.framed, name) for name in FRAMES if self._slots == FRAMED_SLOTS}
+
+    def framed(self, name: str) -> Dataflow:
+        """Spark's own operator, and behind it one that computes."""
+        flow, stream = self._begun(name)
+        made = stream.frame(FRAMES[name], name=name)
+        made = made.where("id % 2 = 0") if name == "widened" else made
+        self._end(made.row(LIGHT, schema=SCHEMA, name="light"))
+        return flow.dataflow()
 
     def operators(self) -> Dataflow:
         """Every operator beside the others, to measure them."""
@@ -157,8 +204,9 @@ def observe(spark: SparkSession, plan: SparkPlan, base: str, *, slots: int, batc
     took_s = batch_seconds(spark, plan.applied(), f"{base}/checkpoint", watch)
     first = next(iter(plan.threads))
     came = [batch.operators[first].rows_in for batch in watch.batches]
-    if came != sizes:
-        raise RuntimeError(f"batches were to have {sizes} rows and had {came}: files were read in another order")
+    enters = next(stage.rows_in[first] for stage in plan.stages if first in stage.rows_in)
+    if came != [round(enters * size) for size in sizes]:
+        raise RuntimeError(f"batches of {sizes} rows were to bring {enters:g} times as many and brought {came}: another order?")
     found = {
         size: statistics.median([s for rows, s in zip(sizes[1:], took_s[1:], strict=True) if rows == size])
         for size in sizes[1:]
@@ -193,6 +241,8 @@ def run_slots(slots: int, wanted: Sequence[str], *, trigger_s: float, batches: i
                 return []
             models = measured(spark, shapes, slots, seconds, 3 * batches)
             for name, shape in chosen.items():
+                if name.rpartition("-")[0] in FRAMES:
+                    models = models.with_others(framed_models(spark, shape(), slots, seconds))
                 told.append(run_case(spark, name, shape, models, slots=slots, trigger_s=trigger_s, batches=batches))
     finally:
         spark.stop()
@@ -207,13 +257,19 @@ def measured(spark: SparkSession, shapes: Shapes, slots: int, seconds: float, ba
         shapes.operators(),
         options=ProfileOptions(seconds=seconds, most_threads=MOST_THREADS),
         source=spark.range(0, 1_000, 1, slots),
-        told=lambda name, point: beside.print(
-            f"{slots} slots, {name}, {point.threads} threads: {point.rows_per_s:,.4g} rows/s a slot"
-        ),
+        told=lambda name, point: beside.print(f"{slots} slots, {name}: {point}"),
     )
     engine = profile_engine(spark, batches=batches, told=lambda kind, s: beside.print(f"{slots} slots, {kind}: {s:.3f} s"))
     beside.print(f"{slots} slots, measured in {time.perf_counter() - begun:.0f} s: {engine}")
     return SparkModels(engine, operators.curves)
+
+
+def framed_models(spark: SparkSession, flow: Dataflow, slots: int, seconds: float) -> SparkModels:
+    """What is measured of a dataflow with an operator of Spark itself, the rows on its edges too."""
+    options, source = ProfileOptions(seconds=seconds, most_threads=1), spark.range(0, 1_000, 1, slots)
+    found = profile_flow(spark, flow, options=options, source=source)
+    beside.print(f"{flow.name}: {found.frames}")
+    return found
 
 
 def run_case(
@@ -259,6 +315,7 @@ def _folder(plan: SparkPlan) -> str:
 def main() -> None:
     parser = benchmark_parser(__doc__)
     names = [f"{shape}-{slots}" for slots in OPERATORS for shape in ("linear", "diamond", "star", "fused", "filtered")]
+    names += [f"{shape}-{FRAMED_SLOTS}" for shape in FRAMES]
     parser.add_argument(
         "--cases", default=",".join(names), help="with commas between; a shape alone means both numbers of slots"
     )

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark import TaskContext
+from pyspark.sql import functions as F
 
 import evenly
 from evenly.dataflow.files import parse_dataflow
@@ -30,6 +31,10 @@ NOW = {"availableNow": True}
 
 def where_it_is(row):
     return row.id, TaskContext.get().partitionId()
+
+
+def where_they_are(rows):
+    return rows.select("id", F.spark_partition_id().alias("at"))
 
 
 def same(batch):
@@ -70,17 +75,20 @@ def test_every_instance_gets_every_row_and_keys_that_meet_are_together(spark):
     assert len({at for _, at in met[0]}) == 4
 
 
-def test_the_mapping_of_a_streams_edge_is_learnt_now_and_then(spark, tmp_path, monkeypatch):
-    """From batches 0, 1 and 3 of four; in each a key is on one instance."""
+@pytest.mark.parametrize("told", [True, False])
+def test_the_mapping_of_a_streams_edge_is_learnt_again_only_where_that_may_gain(spark, tmp_path, monkeypatch, told):
+    """From the first of four batches, which workers tell to be even; where nobody tells from batches 0, 1 and 3."""
     learnt, met, real = [], {}, edge_mappings.learn_mapping
     monkeypatch.setattr(edge_mappings, "learn_mapping", lambda rows, **how: learnt.append(len(met)) or real(rows, **how))
     for at in range(4):
         pq.write_table(pa.table({"id": [at, *range(10)] * 2}), tmp_path / f"{at}.parquet")
     flow = evenly.Flow("keyed")
     ids = flow.source("ids", format="parquet", path=f"{tmp_path}/*.parquet", options={"maxFilesPerTrigger": 1})
-    ids.by_key("id", instances=3).row(where_it_is, schema=AT).sink("met", function=collected(met))
+    keyed = ids.by_key("id", instances=3)
+    placed = keyed.row(where_it_is, schema=AT) if told else keyed.frame(where_they_are)
+    placed.sink("met", function=collected(met))
     evenly.run(flow, spark=spark, checkpoint=tmp_path / "checkpoint", trigger=NOW).awaitTermination()
-    assert learnt == [0, 1, 3]
+    assert learnt == ([0] if told else [0, 1, 3])
     for at in range(4):
         assert Counter(number for number, _ in met[at]) == Counter([at, *range(10)] * 2)
         assert len(set(met[at])) == 10

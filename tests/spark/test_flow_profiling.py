@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import functions as F
 
 import documented_json
 import evenly
@@ -16,6 +17,11 @@ from evenly.planning.micro_batches import EngineCosts, MeasuredEdge, plan_on_spa
 from evenly.planning.model_files import read_models, read_spark_models
 from evenly.spark.flows.profiling import ProfileOptions, profile_flow
 from evenly.spark.flows.timing import SCHEMA, batch_seconds, prepare, scratch
+
+
+def persisted(spark):
+    return spark.sparkContext._jsc.getPersistentRDDs().size()
+
 
 LITTLE = ProfileOptions(sample=20, seconds=0.1, most_threads=1)
 
@@ -41,8 +47,12 @@ def test_operators_are_measured_with_rows_that_reach_them_and_the_plan_uses_that
     twice.shuffle(instances=3).frame(lambda frame: frame, name="same").sink("kept", format="noop")
     points = []
     two = replace(LITTLE, most_threads=2)
-    found = profile_flow(spark, flow.dataflow(), options=two, told=lambda name, point: points.append((name, point.threads)))
-    assert points == [("twice", 1), ("twice", 2)]
+    found = profile_flow(
+        spark, flow.dataflow(), options=two, told=lambda name, it: points.append((name, getattr(it, "threads", it)))
+    )
+    assert points[:2] == [("twice", 1), ("twice", 2)]
+    assert points[2:] == [("same", found.frames["same"])]
+    assert (found.frames["same"].shuffles, found.frames["same"].left, found.frames["same"].sample) == (0, 20, 20)
     some, twice_as_many, all_of_them = MeasuredEdge(0.5, "`a.b` % 2 = 0"), MeasuredEdge(2.0, ""), MeasuredEdge(1.0, "")
     ways = {("rows", "twice"): some, ("twice", "same"): twice_as_many, ("same", "kept"): all_of_them}
     assert found.edges == {"measured": ways}
@@ -51,9 +61,30 @@ def test_operators_are_measured_with_rows_that_reach_them_and_the_plan_uses_that
     assert curve.points[0].cpu_row_s > 0.0
     assert curve.longest_row_s >= 0.002
     assert curve.memory_mib > 10.0
-    plan = plan_on_spark(flow.dataflow(), type(found)(EngineCosts(2), found.curves, found.edges), slots=2)
+    plan = plan_on_spark(flow.dataflow(), replace(found, engine=EngineCosts(2)), slots=2)
+    assert plan.unmeasured == ()
     assert plan.stages[-1].rows_in == {"same": 1.0, "kept": 1.0}
     assert plan.peak_rate > 0.0
+
+
+def test_an_operator_of_spark_itself_is_measured_as_a_stream_runs_it_and_the_session_is_as_before(spark):
+    adaptive = []
+
+    def counted(frame):
+        adaptive.append(frame.sparkSession.conf.get("spark.sql.adaptive.enabled"))
+        return frame.groupBy(F.expr("id % 7 as k")).count().repartition(3)
+
+    flow = evenly.Flow("own")
+    rows = flow.source("rows", function=lambda session: session.range(40))
+    rows.frame(counted, name="counted").sink("kept", format="noop")
+    names = ("spark.sql.adaptive.enabled", "spark.sql.shuffle.partitions")
+    before = [spark.conf.get(name) for name in names], persisted(spark)
+    found = profile_flow(spark, flow.dataflow(), options=LITTLE).frames["counted"]
+    assert ([spark.conf.get(name) for name in names], persisted(spark)) == before
+    assert adaptive.count("false") > adaptive.count("true")
+    assert (found.shuffles, found.tasks, found.sample, found.left, found.left_of_half) == (2, 3, 20, 7, 7)
+    assert found.fixed_s > 0.0
+    assert "not in proportion" in found.doubts(2)[1]
 
 
 def test_an_operator_that_no_row_reaches_cannot_be_measured(spark):

@@ -49,7 +49,7 @@ def test_a_plan_for_spark_is_read_by_people(monkeypatch, capsys, paths):
     assert "look ×8 + count + kept" in printed
     assert "First to break: look" in printed
     assert "With one thread per task (LSA)" in printed
-    assert "Not measured, and counted as nothing (operators of Spark itself, and state): count" in printed
+    assert "Not measured, and counted as nothing: count (evenly profile FLOW --on spark measures it)" in printed
     assert "Measured with 2 slots" in beside
 
 

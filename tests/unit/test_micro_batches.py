@@ -8,8 +8,17 @@ from dataclasses import replace
 import pytest
 
 from evenly.dataflow.files import parse_dataflow
+from evenly.dataflow.subjects import Subject
 from evenly.errors import DoesNotFit, InvalidModel, InvalidParameter
-from evenly.planning.micro_batches import CurvePoint, EngineCosts, MeasuredEdge, SlotCurve, SparkModels, plan_on_spark
+from evenly.planning.micro_batches import (
+    CurvePoint,
+    EngineCosts,
+    FrameCost,
+    MeasuredEdge,
+    SlotCurve,
+    SparkModels,
+    plan_on_spark,
+)
 from evenly.planning.micro_batches.fitting import Sizes, least_squares, profile_curve, slope
 from evenly.planning.micro_batches.settings import executors, settings_on_spark, source_on_spark
 from evenly.planning.micro_batches.steps import Counts, Steps
@@ -253,7 +262,16 @@ def test_what_cannot_be_planned_is_said():
         plan_on_spark(line, known, rate=5, trigger_s=1.0)
     with pytest.raises(DoesNotFit, match="longer --trigger"):
         plan_on_spark(line, known, trigger_s=0.5)
-    for wrong in ({"rate": 0}, {"rate": math.inf}, {"slots": 0}, {"trigger_s": 0}, {"allocation": "sam"}, {"headroom_pct": -1}):
+    for wrong in (
+        {"rate": 0},
+        {"rate": math.inf},
+        {"rate": 1e308},
+        {"rate": math.nan},
+        {"slots": 0},
+        {"trigger_s": 0},
+        {"allocation": "sam"},
+        {"headroom_pct": -1},
+    ):
         with pytest.raises(InvalidParameter):
             plan_on_spark(line, known, **{"rate": 1, **wrong})
 
@@ -297,6 +315,7 @@ def test_what_was_measured_is_kept_beside_other_models(tmp_path):
         engine=ENGINE,
         clicks={("s", "a"): MeasuredEdge(0.5, "id > 3")},
     )
+    known = replace(known, frames={"f": FrameCost("f", 1e-6, 0.25, 2, 1, 16, 256, 200, 100, "here", Subject("frame", "x:f"))})
     path = tmp_path / "models.yaml"
     path.write_text(models_yaml([paper], known))
     assert read_models(path)["parse"] == paper
@@ -372,3 +391,79 @@ def test_sizes_follow_what_was_measured():
     assert sizes.enough(1, 800, 0.7)
     sizes.found(1, 1e-3)
     assert sizes.pair(4) == (800, 4000)
+
+
+def framed(*edges, name="f"):
+    """A source, the operator of Spark itself `f`, operators a and b, a sink."""
+    text = "\n".join(
+        [
+            "dataflow: framed",
+            "operators:",
+            "  s: {kind: source, format: rate}",
+            f'  {name}: {{kind: frame, function: "x:f"}}',
+            *(f'  {one}: {{kind: row, function: "x:{one}", schema: "id long"}}' for one in "ab"),
+            "  k: {kind: sink, format: noop}",
+            "edges:",
+            *edges,
+        ]
+    )
+    return parse_dataflow(text)
+
+
+BEHIND = [forward("s", "f"), forward("f", "a"), shuffled("a", "b"), forward("b", "k")]
+
+
+def test_an_operator_of_spark_itself_computes_beside_the_workers_in_its_tasks():
+    known = replace(
+        models(curve("a", 100), curve("b", 1000), engine=ENGINE),
+        frames={"f": FrameCost("f", row_s=1 / 50, fixed_s=0.3, slots=2)},
+    )
+    found = plan_on_spark(framed(*BEHIND), known, rate=1, slots=2, trigger_s=10)
+    assert (found.unmeasured, found.frames) == ((), ("f",))
+    assert any("the rows of f -> a were not measured" in doubt for doubt in found.doubts)
+    first = found.stages[0]
+    assert (first.operators, first.binding) == (("s", "f", "a"), "f")
+    assert first.fixed_s == pytest.approx(0.1 + 0.05 + 0.07 + 0.3)
+    # `a` waits for the first 10,000 rows, or all, and then runs beside `f`, which is the slower of the two.
+    assert first.seconds(200) == pytest.approx(first.fixed_s + 100 / 50 + 100 / 100)
+    assert plan_on_spark(framed(*BEHIND), replace(known, frames={}), rate=1, slots=2, trigger_s=10).unmeasured == ("f",)
+
+
+def test_one_that_shuffles_its_rows_ends_tasks_and_its_rows_out_are_those_that_were_measured():
+    grouped = FrameCost("f", row_s=0.01, fixed_s=0.4, slots=2, shuffles=1, sample=100, left=50, left_of_half=25)
+    known = replace(
+        models(curve("a", 100), curve("b", 1000), engine=ENGINE, framed={("f", "a"): MeasuredEdge(0.5, "")}),
+        frames={"f": grouped},
+    )
+    found = plan_on_spark(framed(*BEHIND), known, rate=1, slots=2, trigger_s=10)
+    assert [stage.operators for stage in found.stages] == [("s",), ("f", "a"), ("b", "k")]
+    own = found.stages[1]
+    assert own.fixed_s == pytest.approx(0.4 + 0.07)  # its own stage and tasks are in what was measured
+    assert own.seconds(200) == pytest.approx(own.fixed_s + 100 * 0.01 + 50 / 100)
+    assert own.binding == "f"
+    assert own.rows_in == {"f": 1.0, "a": 0.5}
+    assert any("copies of 100" in doubt for doubt in found.doubts)
+    persisted = framed(*BEHIND, forward("s", "b", "id > 1"))
+    twice = plan_on_spark(persisted, known, rate=1, slots=2, trigger_s=10)
+    # What is before it is persisted, so it is read by tasks of their own.
+    assert [len(step.sent) for step in Steps(persisted, None, {"f": grouped}).steps][1] == 1
+    assert twice.stages[1].fixed_s == pytest.approx(own.fixed_s + 0.1 + 0.05)
+
+
+def test_what_shuffles_says_what_it_rests_on():
+    alike = FrameCost("f", 0.01, slots=2, shuffles=1, sample=100, left=80, left_of_half=40)
+    assert len(alike.doubts(2)) == 1
+    assert "with 2 slots" in alike.doubts(3)[1]
+    fewer = replace(alike, left_of_half=50)
+    assert "1 for each of 50, 0.8 of 100" in fewer.doubts(2)[1]
+    assert replace(fewer, shuffles=0).doubts(3) == ()
+    for wrong in ({"row_s": -1.0}, {"fixed_s": math.inf}, {"slots": 0}, {"shuffles": -1}):
+        with pytest.raises(InvalidModel):
+            replace(alike, **wrong)
+
+
+def test_a_model_of_another_operator_of_spark_is_refused():
+    was = FrameCost("f", 0.01, of=Subject("frame", "x:other"))
+    known = replace(models(curve("a", 100), curve("b", 1000)), frames={"f": was})
+    with pytest.raises(InvalidModel, match=r"the model of 'f' was measured of the function x:other"):
+        plan_on_spark(framed(*BEHIND), known, rate=1, slots=2, trigger_s=10)

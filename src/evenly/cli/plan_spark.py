@@ -87,7 +87,7 @@ def _print(plan: SparkPlan, rival: SparkPlan, cores: int) -> None:
         times = f"; this plan carries {plan.peak_rate / rival.peak_rate:.2f} times as much" if rival.peak_rate > 0.0 else ""
         say(f"With one thread per task (LSA): {plain(rival.peak_rate, 4)} rows/s{times}")
     if plan.unmeasured:
-        say(f"Not measured, and counted as nothing (operators of Spark itself, and state): {', '.join(plan.unmeasured)}")
+        say(f"Not measured, and counted as nothing: {_unmeasured(plan)}")
     for doubt in plan.doubts:
         note(("in doubt: ", "bold"), doubt)
     if plan.between:
@@ -101,6 +101,14 @@ def _line(plan: SparkPlan, stage: PlannedStage, batch_s: float) -> tuple[str, ..
     took_s = stage.seconds(plan.rows_per_batch)
     entering = plan.rate * max(stage.rows_in.values(), default=0.0)
     return " + ".join(names), str(stage.tasks), plain(entering, 4), plain(took_s), f"{100.0 * took_s / batch_s:.0f}"
+
+
+def _unmeasured(plan: SparkPlan) -> str:
+    """State, which a sample cannot have, and operators of Spark itself that nobody has measured yet."""
+    state = [f"{name} (state)" for name in plan.unmeasured if plan.flow.by_name[name].kind == "state"]
+    others = [name for name in plan.unmeasured if plan.flow.by_name[name].kind != "state"]
+    how = f" (evenly profile FLOW --on spark measures {'it' if len(others) == 1 else 'them'})"
+    return ", ".join([*state, *([", ".join(others) + how] if others else [])])
 
 
 def _many(count: int, what: str) -> str:

@@ -69,9 +69,9 @@ def profile(
 ) -> None:
     """Measure what threads of an operator carry on one slot: the peak stable rate, cpu and memory for each number of them.
 
-    With --on spark: of every operator of rows and batches of a dataflow, in Spark's Python workers with all slots busy; those
-    of Spark itself (frame) and with state are not measured, and plans count them as nothing. With --engine: what Spark itself
-    needs.
+    With --on spark: of every operator of rows and batches of a dataflow, in Spark's Python workers with all slots busy, and of
+    every one of Spark's own (frame), as a batch of a stream runs it. State is not measured, and plans count it as nothing.
+    With --engine: what Spark itself needs.
 
     The operator runs in a process pinned to one core. A trial that was made is kept beside the file until the profile is
     whole, so an interrupted profile goes on where it was.

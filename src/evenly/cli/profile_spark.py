@@ -14,6 +14,7 @@ from evenly.files import write_whole
 from evenly.numbers import plain
 from evenly.planning.micro_batches.curves import CurvePoint, SlotCurve
 from evenly.planning.micro_batches.engine import EngineCosts
+from evenly.planning.micro_batches.frame_costs import FrameCost
 from evenly.planning.micro_batches.models import SparkModels
 from evenly.planning.model_files import models_yaml, read_models, read_spark_models
 
@@ -85,14 +86,19 @@ def profile_on_spark(
         print_json("profile", parameters, _rows(found))
     else:
         _print(found, out)
-        unmeasured = [] if flow is None else [one.name for one in flow.operators if one.kind == "frame"]
-        if unmeasured:
-            say(f"Not measured, operators of Spark itself, which plans count as nothing: {', '.join(unmeasured)}")
 
 
-def _told(name: str, point: CurvePoint) -> str:
+def _told(name: str, point: CurvePoint | FrameCost) -> str:
+    if isinstance(point, FrameCost):
+        return f"{name}: {_of_frame(point)}"
     threads = "1 thread" if point.threads == 1 else f"{point.threads} threads"
     return f"{name}: a slot with {threads} carries {plain(point.rows_per_s, 4)} rows/s"
+
+
+def _of_frame(cost: FrameCost) -> str:
+    shuffles = f", {cost.shuffles} shuffle{'s' * (cost.shuffles > 1)} of its own" if cost.shuffles else ""
+    carried = f"a slot carries {plain(1.0 / cost.row_s, 4)} rows/s" if cost.row_s > 0.0 else "no row takes it any time"
+    return f"{carried}, and each batch takes {plain(1e3 * cost.fixed_s)} ms more{shuffles} (Spark itself)"
 
 
 def _rows(models: SparkModels) -> list[dict[str, object]]:
@@ -116,6 +122,19 @@ def _rows(models: SparkModels) -> list[dict[str, object]]:
         for name, curve in models.curves.items()
         for point in curve.points
     ]
+    found += [
+        {
+            "operator": name,
+            "slots": cost.slots,
+            **({"rate": 1.0 / cost.row_s} if cost.row_s > 0.0 else {}),
+            "fixed_s": cost.fixed_s,
+            "shuffles": cost.shuffles,
+            "sample": cost.sample,
+            "left": cost.left,
+            "basis": "measured",
+        }
+        for name, cost in models.frames.items()
+    ]
     return found
 
 
@@ -125,11 +144,14 @@ def _print(models: SparkModels, out: Path) -> None:
     lines = [line for curve in models.curves.values() for line in _lines(curve)]
     if lines:
         print_table(("operator", "threads", "rows/s a slot", "cpu ms a row", ""), lines, section=lambda line: line[0])
+    for cost in models.frames.values():
+        say(f"{cost.name}: {_of_frame(cost)}")
     say(f"Measured with {_slots(models)}, in {out}")
 
 
 def _slots(models: SparkModels) -> str:
-    found = {curve.slots for curve in models.curves.values()} | ({models.engine.slots} if models.engine else set())
+    found = {curve.slots for curve in models.curves.values()} | {cost.slots for cost in models.frames.values()}
+    found |= {models.engine.slots} if models.engine else set()
     return ", ".join(f"{slots} slot{'s' * (slots != 1)}" for slots in sorted(found))
 
 

@@ -9,6 +9,7 @@ from typing import Literal, get_args
 
 from evenly.checks import MAX_INSTANCES
 from evenly.dataflow.graph import Dataflow
+from evenly.dataflow.replay import MOST_ROWS_PER_S
 from evenly.errors import DoesNotFit, InvalidParameter
 from evenly.numbers import plain
 from evenly.planning.micro_batches.models import SparkModels
@@ -64,8 +65,8 @@ def plan_on_spark(
 
 
 def _check(rate: float | None, slots: int | None, trigger_s: float | None, allocation: str, headroom_pct: float) -> None:
-    if rate is not None and not (math.isfinite(rate) and rate > 0.0):
-        raise InvalidParameter(f"the rate must be finite and above 0 rows/s, got {rate}")
+    if rate is not None and not 0.0 < rate <= MOST_ROWS_PER_S:
+        raise InvalidParameter(f"the rate must be above 0 and at most {MOST_ROWS_PER_S:,.0f} rows/s, got {rate:g}")
     if slots is not None and not 1 <= slots <= MAX_INSTANCES:
         raise InvalidParameter(f"slots must be from 1 to {MAX_INSTANCES}, got {slots}")
     if trigger_s is not None and not 0.0 < trigger_s < 86_400.0:
@@ -82,7 +83,9 @@ class _Maker:
     def __init__(self, flow: Dataflow, models: SparkModels, allocation: str) -> None:
         self.flow, self.engine = flow, models.engine_costs()
         self._allocation = allocation
-        self._steps = Steps(flow, models.rows_on(flow))
+        measured = ((one.name, models.frame(flow, one)) for one in flow.operators if one.kind == "frame")
+        self._frames = {name: replace(found, name=name) for name, found in measured if found is not None}
+        self._steps = Steps(flow, models.rows_on(flow), self._frames)
         self._predictor = Predictor(self._steps, models, self.engine)
         self._threads = self._chosen()
         self._doubts = models.doubts(flow)
@@ -112,9 +115,14 @@ class _Maker:
             fixed_s=engine.batch_s + steps.sinks * engine.sink_s + steps.file_sinks * engine.file_sink_s,
             allocation=self._allocation,
             memory_mib=max(memory, default=0.0),
-            unmeasured=tuple(one.name for one in self.flow.operators if one.kind in ("frame", "state")),
+            unmeasured=tuple(
+                one.name
+                for one in self.flow.operators
+                if one.kind == "state" or (one.kind == "frame" and one.name not in self._frames)
+            ),
             between=tuple(name for name, curve in self._predictor.curves.items() if not curve.has(self._threads[name])),
-            doubts=self._doubts,
+            frames=tuple(self._frames),
+            doubts=(*self._doubts, *(doubt for one in self._frames.values() for doubt in one.doubts(slots))),
         )
 
 

@@ -11,6 +11,8 @@ spark:
       of: {kind: row, function: "clicks:parse", code: 3f1c0a52b7d9e846, schema: "user string", takes: "line string"}
       points:
         - {threads: 1, rows_per_s: 310, cpu_row_s: 0.0031}
+  frames:
+    joined: {slots: 2, row_s: 2.1e-06, fixed_s: 0.07, shuffles: 1, sample: 256, left: 256, left_of_half: 128}
   edges:
     clicks:
       - {from: source, to: parse, rows: 1.0, where: ""}
@@ -28,6 +30,7 @@ from evenly.dataflow.tuning import Way
 from evenly.errors import InvalidModel
 from evenly.planning.micro_batches.curves import CurvePoint, SlotCurve
 from evenly.planning.micro_batches.engine import EngineCosts
+from evenly.planning.micro_batches.frame_costs import FrameCost
 from evenly.planning.micro_batches.models import MeasuredEdge, SparkModels
 
 _DIGITS = 6
@@ -36,13 +39,15 @@ _NUMBERS = ("longest_row_s", "memory_mib")
 
 def spark_models(one: Described) -> SparkModels:
     """The section `spark` of a file."""
-    found = one.fields("what was measured on Spark", may_have=("engine", "operators", "edges"))
+    found = one.fields("what was measured on Spark", may_have=("engine", "operators", "frames", "edges"))
     operators = found["operators"].mapping("operators") if "operators" in found else {}
+    frames = found["frames"].mapping("frames") if "frames" in found else {}
     edges = found["edges"].mapping("edges") if "edges" in found else {}
     return SparkModels(
         _engine(found["engine"]) if "engine" in found else None,
         {name: _curve(name, it) for name, it in operators.items()},
         {name: dict(_edge(way) for way in it.items("edges of a dataflow")) for name, it in edges.items()},
+        {name: _frame(name, it) for name, it in frames.items()},
     )
 
 
@@ -53,6 +58,8 @@ def plain_spark_models(models: SparkModels) -> dict[str, Any]:
         told["engine"] = _plain(asdict(models.engine))
     if models.curves:
         told["operators"] = {name: _plain_curve(curve) for name, curve in models.curves.items()}
+    if models.frames:
+        told["frames"] = {name: _plain_frame(frame) for name, frame in models.frames.items()}
     if models.edges:
         told["edges"] = {
             name: [_plain_edge(way, measured) for way, measured in ways.items()] for name, ways in models.edges.items()
@@ -70,6 +77,11 @@ def _plain_curve(curve: SlotCurve) -> dict[str, Any]:
     if curve.of is not None:
         told["of"] = _plain(asdict(curve.of))
     return {**told, "points": [_plain(asdict(point)) for point in curve.points]}
+
+
+def _plain_frame(frame: FrameCost) -> dict[str, Any]:
+    told = _plain({it.name: getattr(frame, it.name) for it in fields(frame) if it.name not in ("name", "of")})
+    return told if frame.of is None else {**told, "of": _plain(asdict(frame.of))}
 
 
 def _plain(values: dict[str, Any]) -> dict[str, Any]:
@@ -103,6 +115,15 @@ def _curve(name: str, one: Described) -> SlotCurve:
         return SlotCurve(name, points, slots, about=about, of=of, **numbers)
     except InvalidModel as error:
         raise one.error(str(error)) from error
+
+
+def _frame(name: str, one: Described) -> FrameCost:
+    numbers, counts = ("row_s", "fixed_s"), ("slots", "shuffles", "tasks", "sample", "left", "left_of_half")
+    found = one.fields(f"the operator {name!r}", needs=("row_s",), may_have=("fixed_s", *counts, "about", "of"))
+    given: dict[str, Any] = {it: found[it].number(it, least=0.0) for it in numbers if it in found}
+    given |= {it: found[it].whole(it, least=int(it == "slots")) for it in counts if it in found}
+    about = found["about"].text("about") if "about" in found else ""
+    return FrameCost(name, about=about, of=_subject(found["of"]) if "of" in found else None, **given)
 
 
 def _subject(one: Described) -> Subject:

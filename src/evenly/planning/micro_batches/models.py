@@ -12,6 +12,7 @@ from evenly.dataflow.tuning import Way
 from evenly.errors import InvalidModel
 from evenly.planning.micro_batches.curves import SlotCurve
 from evenly.planning.micro_batches.engine import EngineCosts
+from evenly.planning.micro_batches.frame_costs import FrameCost
 
 _AGAIN = "evenly profile FLOW --on spark --out FILE measures it"
 
@@ -26,15 +27,17 @@ class MeasuredEdge:
 
 @dataclass(frozen=True)
 class SparkModels:
-    """The costs of Spark itself, the curve of each operator, and what is on the edges of dataflows, as they were measured.
+    """The costs of Spark itself, the curve of each operator of rows and batches, the cost of each of Spark's own (`frames`),
+    and what is on the edges of dataflows, as they were measured.
 
-    A curve that was measured of another function or kind of operator than the one of its name, or an edge with another
+    A curve or cost that was measured of another function or kind of operator than the one of its name, or an edge with another
     condition, is refused. What may have changed since is among the `doubts` of a plan.
     """
 
     engine: EngineCosts | None = None
     curves: Mapping[str, SlotCurve] = field(default_factory=dict)
     edges: Mapping[str, Mapping[Way, MeasuredEdge]] = field(default_factory=dict)
+    frames: Mapping[str, FrameCost] = field(default_factory=dict)
 
     def with_others(self, other: SparkModels) -> SparkModels:
         """These and others; of two of one name the other's is kept."""
@@ -43,6 +46,7 @@ class SparkModels:
             engine=other.engine or self.engine,
             curves={**self.curves, **other.curves},
             edges={**self.edges, **other.edges},
+            frames={**self.frames, **other.frames},
         )
 
     def curve(self, flow: Dataflow, one: Operator) -> SlotCurve:
@@ -54,16 +58,25 @@ class SparkModels:
                 f"{_AGAIN}, and --models FILE reads what was measured"
             )
         found = self.curves[one.model_name]
-        if found.of is not None and not one.model and (why := found.of.another(subject_of(flow, one))):
-            raise InvalidModel(
-                f"the model of {one.name!r} was measured {why}: {_AGAIN}. If that model is meant, say so: `model: {one.name}`"
-            )
+        _check_meant(found, flow, one)
         return found
+
+    def frame(self, flow: Dataflow, one: Operator) -> FrameCost | None:
+        """What was measured of an operator of Spark itself (None: nothing); a model of another one is refused as of a curve."""
+        found = self.frames.get(one.model_name)
+        if found is not None:
+            _check_meant(found, flow, one)
+        return found
+
+    def _known(self, one: Operator) -> SlotCurve | FrameCost | None:
+        if one.kind == "frame":
+            return self.frames.get(one.model_name)
+        return self.curves.get(one.model_name) if one.kind in IN_WORKER else None
 
     def check_replaced(self, flow: Dataflow) -> None:
         """Refuse to measure a dataflow into models that have another operator's under one of its names: it would be lost."""
         for one in flow.operators:
-            found = self.curves.get(one.model_name) if one.kind in IN_WORKER else None
+            found = self._known(one)
             if found is not None and found.of is not None and (why := found.of.another(subject_of(flow, one))):
                 raise InvalidModel(
                     f"there is a model {one.model_name!r} already, measured {why}: give another --out, or {one.name!r} a "
@@ -97,7 +110,7 @@ class SparkModels:
 
     def _doubted_curves(self, flow: Dataflow) -> Iterator[str]:
         for one in flow.operators:
-            found = self.curves.get(one.model_name) if one.kind in IN_WORKER else None
+            found = self._known(one)
             if found is None:
                 continue
             if found.of is None:
@@ -119,6 +132,13 @@ class SparkModels:
                 yield f"the rows of {what}{taken} were not measured, and are taken to be 1 for each row before it: {_AGAIN}"
             elif one is not None and one.where is None and edge.where:
                 yield f"the rows of {what} were measured, and nobody knows whether {_condition(edge.where)}: {_AGAIN} again"
+
+
+def _check_meant(found: SlotCurve | FrameCost, flow: Dataflow, one: Operator) -> None:
+    if found.of is not None and not one.model and (why := found.of.another(subject_of(flow, one))):
+        raise InvalidModel(
+            f"the model of {one.name!r} was measured {why}: {_AGAIN}. If that model is meant, say so: `model: {one.name}`"
+        )
 
 
 def _may_differ(flow: Dataflow, edge: Edge) -> bool:

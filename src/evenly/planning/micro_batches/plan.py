@@ -68,6 +68,8 @@ class SparkPlan:
     memory_mib: float = 0.0
     """The most that the Python worker of one slot is expected to hold."""
     unmeasured: tuple[str, ...] = ()
+    frames: tuple[str, ...] = ()
+    """Operators of Spark itself that were measured."""
     between: tuple[str, ...] = ()
     """Operators whose number of threads was not measured: what they carry is read between or beyond the points."""
     doubts: tuple[str, ...] = ()

@@ -7,6 +7,8 @@ Operators that share a slot:
   them compute on one core, whose time adds up.
 - Two workers in the same tasks (a condition is between them): Spark hands rows from one to the other by ten thousands. So
   the second begins when the first has made as many, or all; from then on they run side by side on the slot's core.
+- An operator of Spark itself runs beside the workers in its tasks, as one of them that only computes. One that shuffles its
+  rows is done before what follows it begins: its time adds up.
 - What reaches a worker from several others, without a shuffle, is made in tasks of each: their times add up.
 """
 
@@ -44,6 +46,7 @@ class Predictor:
         self._rows = steps.rows()
         measured = [one for one in steps.flow.operators if one.kind in IN_WORKER]
         self.curves = {one.name: models.curve(steps.flow, one) for one in measured}
+        self.frames = steps.frames
 
     def planned(self, threads: Mapping[str, int], slots: int) -> tuple[PlannedStage, ...]:
         """Every step on so many slots."""
@@ -62,17 +65,25 @@ class Predictor:
         measured = [name for name in step.operators if name in self.curves and rows_in[name] > 0.0]
         most_in = max((rows_in[name] for name in measured), default=0.0)
         longest = [self.curves[name].longest_row_s for name in measured]
-        slowest = max((load for (load, _), _ in kinds), key=lambda load: load.slot_s)
+        frames = [self.frames[name] for name in step.operators if name in self.frames]
+        shuffling = [_Load(self._rows[one.name] * one.row_s, binding=one.name) for one in frames if one.shuffles]
+        slowest = max((*shuffling, *(load for (load, _), _ in kinds)), key=lambda load: load.slot_s)
+        shuffling_s = math.fsum(one.slot_s for one in shuffling) / slots
+        # Of a step that begins with a shuffle of its own the first stage and its tasks were measured with that.
+        stages, turns = 1 + len(step.sent), steps.turns(step, tasks_of, slots)
+        if step.own:
+            stages, turns = stages - 1, turns - math.ceil(tasks / slots)
         return PlannedStage(
             step.operators,
             tasks,
             slots,
-            row_s=of_spark_s * _part(tasks, slots) + math.fsum(load.slot_s * part for (load, _), part in kinds),
+            row_s=of_spark_s * _part(tasks, slots) + shuffling_s + math.fsum(load.slot_s * part for (load, _), part in kinds),
             early_row_s=math.fsum(early_s * part for (_, early_s), part in kinds),
             early_rows=ARROW_ROWS * tasks / most_in if most_in > 0.0 else 0.0,
             least_s=max(longest, default=0.0),
-            fixed_s=(1 + len(step.sent)) * self._engine.stage_s
-            + steps.turns(step, tasks_of, slots) * self._engine.task_s
+            fixed_s=stages * self._engine.stage_s
+            + turns * self._engine.task_s
+            + math.fsum(one.fixed_s for one in frames)
             + steps.workers(step, tasks_of, slots) * self._engine.worker_s,
             binding=slowest.binding,
             rows_in=rows_in,
@@ -108,6 +119,10 @@ class Predictor:
 
     def _worker(self, stage: Stage, at: Mapping[str, CurvePoint]) -> tuple[_Load, float]:
         """What the operators of a worker take together, and the part of a core that one of them was seen to use."""
+        frame = self.frames.get(stage.operators[0])
+        if frame is not None and not frame.shuffles:
+            slot_s = self._rows[frame.name] * frame.row_s
+            return _Load(slot_s, slot_s * self._engine.cores_per_slot, frame.name), 0.0
         found = [(name, self._rows[name], at[name]) for name in stage.operators if name in at]
         if not found:
             return _Load(), 0.0

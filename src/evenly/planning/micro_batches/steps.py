@@ -2,7 +2,8 @@
 
 A shuffle ends tasks, and so does what is persisted because several stages read it. All else goes on in the same tasks: a
 sink writes where its rows were made, and two Python workers with a condition between them run side by side. What one shuffle
-deals out together is made in one step, by tasks of each that makes some of it.
+deals out together is made in one step, by tasks of each that makes some of it. An operator of Spark itself that was seen to
+shuffle its rows (`FrameCost.shuffles`) ends tasks too: it and what goes on behind it are a step.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from evenly.dataflow.ends import FILES
 from evenly.dataflow.graph import Dataflow, Edge
 from evenly.dataflow.stages import Stage, stages_of
 from evenly.dataflow.tuning import Way
+from evenly.planning.micro_batches.frame_costs import FrameCost
 
 
 @dataclass(frozen=True)
@@ -37,13 +39,14 @@ class Step:
 
     `moved`: edges whose rows are shuffled to get here. `sent`: what tasks of their own do to that end, each with the edges
     whose rows they read: they shuffle what was persisted, or look which keys there are. `kept`: operators whose rows are
-    persisted when they leave.
+    persisted when they leave. `own`: the operator of Spark itself whose own shuffle began it ("": none).
     """
 
     stages: list[Stage] = field(default_factory=list)
     moved: list[Edge] = field(default_factory=list)
     sent: list[list[Edge]] = field(default_factory=list)
     kept: list[str] = field(default_factory=list)
+    own: str = ""
 
     @property
     def operators(self) -> tuple[str, ...]:
@@ -53,10 +56,13 @@ class Step:
 
 class Steps:
     """The steps of a dataflow, one behind the other as Spark runs them. `measured`: rows on an edge for one that enters its
-    start, where that is known."""
+    start, where that is known; `frames`: what was measured of operators of Spark itself, by their names."""
 
-    def __init__(self, flow: Dataflow, measured: Mapping[Way, float] | None = None) -> None:
+    def __init__(
+        self, flow: Dataflow, measured: Mapping[Way, float] | None = None, frames: Mapping[str, FrameCost] | None = None
+    ) -> None:
         self.flow = flow
+        self.frames = frames or {}
         self._measured = measured or {}
         self.stages = stages_of(flow)
         self.home = {name: stage for stage in self.stages for name in stage.operators}
@@ -65,7 +71,10 @@ class Steps:
 
     def follows(self, edge: Edge) -> bool:
         """Whether the rows of an edge go on in the task that made them."""
-        return edge.grouping == "forward" and edge.start not in self._persisted
+        return edge.grouping == "forward" and edge.start not in self._persisted and not self._shuffles(edge.end)
+
+    def _shuffles(self, name: str) -> bool:
+        return name in self.frames and self.frames[name].shuffles > 0
 
     def _kept_of(self, stage: Stage) -> list[str]:
         """What is persisted of a stage: all that leaves it, if several read it."""
@@ -84,6 +93,9 @@ class Steps:
             step = _merged(before, of)
             step.stages.append(stage)
             of[id(stage)] = step
+            if self._shuffles(stage.operators[0]) and all(edge.grouping == "forward" for edge in stage.inputs):
+                step.own = stage.operators[0]
+                step.sent += [[edge] for edge in stage.inputs if edge.start in self._persisted]
             for edges in _dealt_together(stage):
                 made = [edge for edge in edges if edge.start not in self._persisted]
                 _merged([of[id(self.home[edge.start])] for edge in made], of)
@@ -106,6 +118,8 @@ class Steps:
                 tasks = int(given) if given.isdigit() and int(given) else slots
             elif stage.kind == "worker" and stage.fed_by is not None:
                 tasks = found[stage.fed_by]
+            elif self._shuffles(stage.operators[0]):
+                tasks = self.frames[stage.operators[0]].tasks or slots
             else:  # a union has the tasks of all that it is of
                 tasks = sum(found[edge.start] for edge in stage.inputs if edge.grouping == "forward")
                 tasks += sum(edges[0].instances or slots for edges in _dealt_together(stage))

@@ -60,6 +60,8 @@ def spark_rows(plan: SparkPlan, *, cores: int = USUAL_CORES) -> list[dict[str, o
 def _basis(plan: SparkPlan, name: str) -> str:
     if name in plan.unmeasured:
         return "not measured"
+    if name in plan.frames:
+        return "measured"
     if name not in plan.threads:
         return "static"
     return "interpolated" if name in plan.between else "measured"

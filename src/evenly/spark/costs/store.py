@@ -31,6 +31,8 @@ class CostStore:
         """For the query of a checkpoint, or `of` one of its operators."""
         folder = Folder(spark, checkpoint).child("evenly").child("costs")
         self._folder = folder.child(quote(of, safe="")) if of else folder
+        self._written: list[int] | None = None
+        """The batches that there is a file of, since one was saved here: to list a folder is some calls for each file."""
 
     def before(self, batch_id: int) -> CostScheduler | None:
         """The scheduler as the last batch below `batch_id` left it; None if there is none."""
@@ -45,9 +47,11 @@ class CostStore:
     def save(self, batch_id: int, scheduler: CostScheduler) -> None:
         """Write the scheduler as `batch_id` leaves it, and remove what no batch can ask for any more."""
         self._folder.write(f"{batch_id}{_SUFFIX}", scheduler.to_json())
-        older = [number for number in self._numbers() if number < batch_id]
+        known = self._numbers() if self._written is None else [*self._written, batch_id]
+        older = sorted({number for number in known if number < batch_id})
         for number in older[:-_KEPT]:
             self._folder.remove(f"{number}{_SUFFIX}")
+        self._written = [*older[-_KEPT:], batch_id]
 
     def _numbers(self) -> list[int]:
         names = [name.removesuffix(_SUFFIX) for name in self._folder.names() if name.endswith(_SUFFIX)]

@@ -169,20 +169,25 @@ class Frames:
         if edge.grouping == "duplicate":
             return _everywhere(rows, instances)
         if edge.grouping == "key" and self.flow.by_name[edge.end].kind != "state":
-            known = None if self.mappings is None else self.mappings.of(edge, rows, instances)
-            return by_key(rows, key=list(edge.columns), instances=instances, slot=None, mapping=known)
+            if self.mappings is not None:
+                return self.mappings.placed(edge, rows, instances)
+            return by_key(rows, key=list(edge.columns), instances=instances, slot=None)
         return rows
 
     def _make(self, stage: Stage, rows: DataFrame) -> None:
         left, reporting = self.reported(stage, rows), self._reports(stage)
         costs = self._of_costs(stage) if stage.kind == "cost" else None
         kept = stage.kind == "cost" and self.by_cost is not None  # as a batch by cost of a stream is, by itself, where needed
-        if not kept and (len(stage.exits) > 1 or self._readers(stage.exits[0]) > 1):
+        persisted = not kept and (len(stage.exits) > 1 or self._readers(stage.exits[0]) > 1)
+        reports = self.reports if reporting else None
+        if reports is not None and not reports.wants(stage, persisted=persisted):
+            reports = None
+        if persisted:
             left = self._once(left)
-            if reporting and self.reports is not None:
-                self.reports.persisted(left, costs)
-        elif reporting and self.reports is not None:
-            left = self.reports.observe(left, costs)
+            if reports is not None:
+                reports.persisted(left, costs)
+        elif reports is not None:
+            left = reports.observe(left, costs)
         left = self._results(stage, left)
         if len(stage.exits) == 1:
             self._made[stage.exits[0]] = left

@@ -16,9 +16,11 @@ from evenly.dataflow.tuning import Way
 from evenly.errors import InvalidModel, InvalidParameter
 from evenly.planning.micro_batches.curves import CurvePoint, SlotCurve
 from evenly.planning.micro_batches.fitting import Sizes, profile_curve, slope
+from evenly.planning.micro_batches.frame_costs import FrameCost
 from evenly.planning.micro_batches.models import MeasuredEdge, SparkModels
 from evenly.spark.features import Feature, require
 from evenly.spark.flows.ends import read
+from evenly.spark.flows.frame_profile import FrameProfile
 from evenly.spark.flows.frames import Frames
 from evenly.spark.python_workers import on_workers
 from evenly.spark.worker_errors import worker_errors
@@ -28,7 +30,7 @@ from evenly.worker.executing import REPORT
 _CLOCKED_S = 2.0
 _MIB = 1024.0 * 1024.0
 
-Told = Callable[[str, CurvePoint], None]
+Told = Callable[[str, CurvePoint | FrameCost], None]
 
 
 @dataclass(frozen=True)
@@ -63,10 +65,12 @@ def profile_flow(
     source: DataFrame | None = None,
     told: Told | None = None,
 ) -> SparkModels:
-    """The curve of every operator of rows and batches, and how many rows each edge has for one that enters its start.
+    """The curve of every operator of rows and batches, the cost of each of Spark's own, and how many rows each edge has for one
+    that enters its start.
 
     `source`: rows in place of the source's own, such as those of a stream that cannot be read as a batch. `told` hears of each
-    point. Functions are called with rows that really reach them, many times over: what they do elsewhere, they do then too.
+    point and cost. Functions are called with rows that really reach them, many times over: what they do elsewhere, they do
+    then too.
     """
     how, slots = options or ProfileOptions(), slots_of(spark)
     alone = _alone(flow, slots)
@@ -79,6 +83,7 @@ def profile_flow(
     curves: dict[str, SlotCurve] = {}
     entered: dict[str, int] = {}
     edges: dict[Way, MeasuredEdge] = {}
+    costs: dict[str, FrameCost] = {}
     try:
         with worker_errors():
             for stage, rows in frames.one_by_one():
@@ -89,18 +94,24 @@ def profile_flow(
                     before = entered.get(edge.start) or begun[edge.start].count()
                     edges[edge.start, edge.end] = MeasuredEdge(count / before if before else 0.0, edge.where)
                 one = flow.by_name[name]
+                measurable = one.kind in IN_WORKER or one.kind == "frame"
+                if measurable and not entered[name]:
+                    raise InvalidModel(
+                        f"no row of a sample of {how.sample} reaches {name!r}, so it cannot be measured: take more (--rows)"
+                    )
+                if one.kind == "frame" and one.model_name not in costs:
+                    cost = FrameProfile(flow, one, rows, slots=slots, seconds=how.seconds).cost()
+                    costs[one.model_name] = cost
+                    if told is not None:
+                        told(one.model_name, cost)
                 if one.kind in IN_WORKER and one.model_name not in curves:
-                    if not entered[name]:
-                        raise InvalidModel(
-                            f"no row of a sample of {how.sample} reaches {name!r}, so it cannot be measured: take more (--rows)"
-                        )
                     curve = _Profile(alone, stage, rows, slots, how).curve(told)
                     curves[one.model_name] = replace(curve, of=subject_of(flow, one))
     finally:
         frames.release()
         for sample in begun.values():
             sample.unpersist()
-    return SparkModels(None, curves, {flow.name: edges})
+    return SparkModels(None, curves, {flow.name: edges}, costs)
 
 
 def _alone(flow: Dataflow, slots: int) -> Dataflow:

@@ -33,6 +33,7 @@ from evenly.spark.flows.owning import claim, name_of_query, sweep
 from evenly.spark.flows.progress import Ended, ended, with_arrivals
 from evenly.spark.flows.steering import Steering, capped
 from evenly.spark.flows.watch import FlowWatch, OfCosts, Reports
+from evenly.spark.jvm.session_slots import session_slots
 from evenly.spark.streaming.newest_run import NewestRun
 from evenly.spark.streaming.query_settings import QuerySettings, Trigger
 from evenly.spark.streaming.running_query import RunningQuery, teller_of
@@ -56,8 +57,11 @@ def write_sinks(frames: Frames, batch: StreamBatch | None, watch: FlowWatch | No
                     batch.run.check()
                 write(flow, one, rows, batch)
         seconds = perf_counter() - begun
-        if watch is not None and frames.reports is not None:
-            watch.take(number, seconds, frames.reports.told())
+        told = [] if frames.reports is None else frames.reports.told()
+        if watch is not None:
+            watch.take(number, seconds, told)
+        if frames.mappings is not None:
+            frames.mappings.told(told)
     finally:
         frames.release()
 
@@ -94,7 +98,8 @@ class Streaming:
         self._batches: dict[str, CostBatches] = {}
         self._query = ""
         self._run = NewestRun(spark, self._settings.checkpoint)
-        self._mappings = EdgeMappings()
+        self._mappings = EdgeMappings(session_slots(spark).number)
+        self._learns = any(edge.grouping == "key" and flow.by_name[edge.end].kind != "state" for edge in flow.edges)
         if self._watch is not None and self._source.arrival and self._source.format != REPLAY:  # whose offsets tell
             self._rows = with_arrivals(self._rows, self._source.arrival)
 
@@ -179,19 +184,19 @@ class Streaming:
         ran: dict[str, RanBatch] = {}
         whole = self._flow.by_name[begun].kind == "state" and self._may_read_less(begun)
 
+        watched = self._watch is not None
+        reports = Reports(everywhere=watched) if watched or self._learns else None
+
         def by_cost(name: str, entering: DataFrame, *, persisted: bool) -> DataFrame:
             threads = tuning.threads_of(self._flow.by_name[name])
             if name not in self._batches:
                 self._batches[name] = self._cost_batches(name, entering)
             self._batches[name].set_threads(threads)
             batch = ran[name] = self._batches[name].run(entering, number, persisted=persisted)
-            if reports is not None and batch.observation is None:
-                reports.known(batch.reports, OfCosts(name, threads))
-            elif reports is not None:
-                reports.observed(batch.observation, batch.ran, OfCosts(name, threads))
+            if watched and reports is not None:
+                _report(reports, batch, OfCosts(name, threads))
             return costed_rows(batch.results)
 
-        reports = None if self._watch is None else Reports()
         try:
             if whole:
                 with worker_errors():
@@ -233,6 +238,13 @@ class Streaming:
             name = into[0].start
             found.append(name)
         return found
+
+
+def _report(reports: Reports, batch: RanBatch, of: OfCosts) -> None:
+    if batch.observation is None:
+        reports.known(batch.reports, of)
+    else:
+        reports.observed(batch.observation, batch.ran, of)
 
 
 def seconds_of(trigger: Trigger | None) -> float | None:

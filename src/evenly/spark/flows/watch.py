@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 
 from evenly.costs.report import InstanceReport
 from evenly.dataflow.reports import FlowBatch, Instances, WorkerReport, by_instance, measured
+from evenly.dataflow.stages import Stage
 from evenly.notebook import shown
 from evenly.numbers import plain
 from evenly.planning.micro_batches import SparkPlan
@@ -159,12 +160,20 @@ class OfCosts:
 
 
 class Reports:
-    """The reports among the rows of some stages: observed on their way, or read from rows that are persisted."""
+    """The reports among the rows of some stages: observed on their way, or read from rows that are persisted.
 
-    def __init__(self) -> None:
+    Not `everywhere`: only of workers behind an edge by key, and only what takes no job of its own.
+    """
+
+    def __init__(self, *, everywhere: bool = True) -> None:
+        self.everywhere = everywhere
         self._observed: list[tuple[Any, DataFrame, OfCosts | None]] = []
         self._persisted: list[tuple[DataFrame, OfCosts | None]] = []
         self._known: list[WorkerReport] = []
+
+    def wants(self, stage: Stage, *, persisted: bool) -> bool:
+        """Whether the reports of a stage are to be taken."""
+        return self.everywhere or (not persisted and any(edge.grouping == "key" for edge in stage.inputs))
 
     def observe(self, ran: DataFrame, costs: OfCosts | None = None) -> DataFrame:
         """`ran`, whose reports are taken while it is computed."""

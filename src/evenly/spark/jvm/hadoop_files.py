@@ -7,6 +7,7 @@ import os
 import re
 import uuid
 from contextlib import suppress
+from functools import cached_property
 from typing import Any, cast
 
 from py4j.protocol import Py4JJavaError
@@ -156,6 +157,14 @@ class Folder:
         except Py4JJavaError as error:
             raise self._unwritable(name, error) from error
 
+    @cached_property
+    def _replaces_by_rename(self) -> bool:
+        """Whether a file is put in another's place by plain `rename`, as on a local disk of POSIX.
+
+        Hadoop's way to overwrite starts processes there (`stat`, `readlink`), and removes the old file before.
+        """
+        return os.name == "posix" and str(self._files.getClass().getName()) == "org.apache.hadoop.fs.LocalFileSystem"
+
     def make(self, name: str, text: str) -> bool:
         """Write a file that is not there yet, whole; whether it was so. One that is there stays as it is."""
         try:
@@ -184,7 +193,10 @@ class Folder:
                 stream.write(text.encode())
             finally:
                 stream.close()
-            self._renamed(partial, self._path(name), how)
+            if how.name() == "OVERWRITE" and self._replaces_by_rename and not self._files.isDirectory(self._path(name)):
+                self._check(self._files.rename(partial, self._path(name)), f"put {name} in its place")
+            else:
+                self._renamed(partial, self._path(name), how)
         except BaseException:
             with suppress(Py4JJavaError):  # a disk that is full stays so with half a file on it
                 self._files.delete(partial, False)  # noqa: FBT003 - Java
