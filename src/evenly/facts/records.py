@@ -48,7 +48,9 @@ class Queues(_Part, frozen=True, kw_only=True):
     """Outgoing queues of paced sending."""
 
     policy: Annotated[str, Meta(description="the policy that chooses who sends next; empty: none")] = ""
-    backlogs: Annotated[Loads | None, Meta(description="rows that wait in each queue; of a batch that was sent, the most that did")] = None
+    backlogs: Annotated[
+        Loads | None, Meta(description="rows that wait in each queue; of a batch that was sent, the most that did")
+    ] = None
     may_send: Annotated[tuple[Instance, ...], Meta(max_length=64, description="queues that may send now")] = ()
     unasked: Annotated[Count | None, Meta(description="rows of the batch that left without the policy's signal")] = None
 
