@@ -11,7 +11,7 @@ SCHEDULES := 300
 FAULTS := faults-$(SEED)-$(SCHEDULES).json
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long lint test-unit test-spark test-browser test-old-spark test-kafka test-wheel test-faults bench-micro bench-spark bench-groups bench-controller bench-times bench-hot-key bench-joins bench-writing bench-remember bench-facts \
+.PHONY: help demo test test-long lint test-unit test-spark test-browser test-old-spark test-kafka test-wheel test-faults bench-micro bench-spark bench-groups bench-controller bench-times bench-hot-key bench-joins bench-writing bench-remember bench-facts bench-watch newcomer \
 	bench-emission bench-word-count bench-outbox bench-dataflow bench-flows bench-examples bench-shuffle bench-cost bench-keys bench-stage bench-streaming bench-state bench-drift bench-diagnosis bench-plan papers figures docs docs-serve recorded lock format clean
 
 help: ## Explain every target
@@ -78,8 +78,14 @@ bench-writing: $(READY) ## Measure writing by key: time and sizes of files, besi
 bench-remember: $(READY) ## Measure jobs with a remembered mapping beside a given and a learnt one, and λ after a drift (EVENLY_DATA=folder: recorded)
 	$(BIN)/python benchmarks/remember.py $(EVENLY_DATA)
 
-bench-facts: $(READY) ## Measure what records of a streaming query cost: the same query with and without them, cpu time
+bench-facts: $(READY) ## Measure what records and the live page of a streaming query cost: of its cpu time, and with over without them
 	$(BIN)/python benchmarks/facts.py
+
+bench-watch: $(READY) ## Measure the memory of the live page's process over an hour of records, with a reader (three minutes)
+	$(BIN)/python benchmarks/watch.py
+
+newcomer: $(READY) ## Time a newcomer's path: clone, set up, first picture of the live page; an own job diagnosed and mended
+	$(BIN)/python benchmarks/newcomer.py
 
 bench-emission: $(READY) ## Measure what emission scheduling costs, and how fast a dead leader is replaced
 	$(BIN)/python benchmarks/emission.py

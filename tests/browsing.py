@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 from matplotlib import image
 
-_CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 _PATIENCE_S = 60.0
 
 needs_chromium = pytest.mark.skipif(
-    _CHROMIUM is None, reason="no Chromium on this machine (on Debian: apt-get install chromium)"
+    CHROMIUM is None, reason="no Chromium on this machine (on Debian: apt-get install chromium)"
 )
 _FLAGS = (
     "--headless",
@@ -44,7 +44,7 @@ class Browser:
         # Chromium reads from 3 and writes to 4.
         run = f'exec "$0" "$@" 3<&{to_read} 4>&{to_write}'
         self._process = subprocess.Popen(
-            ["/bin/bash", "-c", run, _CHROMIUM, *_FLAGS, f"--user-data-dir={folder / 'profile'}", "about:blank"],
+            ["/bin/bash", "-c", run, CHROMIUM, *_FLAGS, f"--user-data-dir={folder / 'profile'}", "about:blank"],
             pass_fds=(to_read, to_write),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

@@ -235,10 +235,85 @@ def jobs(records: Records) -> str:
     )
 
 
+def kept(records: Records) -> str:
+    """A table that was written down as it was measured: each record is a line, its cells are texts."""
+    return markdown(records[0], (map(str, one.values()) for one in records))
+
+
+def sent(records: Records) -> str:
+    """Of the link the words by partial key grouping, with and without a policy."""
+    at = {one["mean / p99 / slowest task, ms"]: one for one in records}
+    lines = {
+        "link at 1.2 of what it carries, no policy": ("`none`", "1.2"),
+        "the same, `lbf`": ("`lbf`, τ = 50 ms", "1.2"),
+        "the same, `fcfs`": ("`fcfs`, τ = 50 ms", "1.2"),
+        "link at 0.95, no policy": ("`none`", "0.95"),
+        "link at 0.95, `fcfs`": ("`fcfs`, τ = 10 ms", "0.95"),
+    }
+    return markdown(
+        ["`make bench-word-count`, ten tasks, words by partial key grouping, ms", "mean", "p99", "slowest task"],
+        ([label, *at[policy][f"PKG, load {load}"].split(" / ")] for label, (policy, load) in lines.items()),
+    )
+
+
+def state(records: Records) -> str:
+    """Of streaming queries two whose rows take time, and one whose rows take none."""
+    at = {one[""]: one for one in records}
+    lines = {
+        "flights by airport": "flights by airport: Python with state, 1 ms per row",
+        "football by player": "football by player: the same",
+        "flights, `dropDuplicates` only": "flights: `dropDuplicates`",
+    }
+    columns = ("λ of rows, hash → Evenly", "λ of time", "8 by hash", "8 by Evenly")
+    return markdown(
+        [
+            "`make bench-streaming`, 8 instances, Python with state, 1 ms a row",
+            "λ of rows",
+            "λ of time",
+            "rows/s by hash",
+            "by Evenly",
+        ],
+        ([label, *(at[line][column] for column in columns)] for label, line in lines.items()),
+    )
+
+
+def facts(records: Records) -> str:
+    """What records cost, and what the live page does."""
+    labels = {"records": "records to a file and to Prometheus", "watched": "the live page, with a reader"}
+    lines = []
+    for one in (one for one in records if one["series"] in labels):
+        spread = [
+            f"{one[f'ratio_{what}']:.3f} ({one[f'ratio_{what}_low']:.3f} to {one[f'ratio_{what}_high']:.3f})"
+            for what in ("cpu_s", "seconds")
+        ]
+        lines.append([labels[one["series"]], f"{one['share_pct']:.2f} %", f"{one['share_pct_most']:.2f} %", *spread])
+    return markdown(
+        ["", "share of the job's cpu time", "most of all rounds", "whole job, cpu time: ratio", "wall clock: ratio"], lines
+    )
+
+
+def record(records: Records) -> str:
+    """What one record costs."""
+    lines = [[f"{one['instances']:,}", f"{one['cpu_us'] / 1e3:.2f} ms"] for one in records if one["series"] == "one record"]
+    return markdown(["instances", "cpu time of one record"], lines)
+
+
+def page(records: Records) -> str:
+    """How large the live page's process is."""
+    of = [one for one in records if one["series"] == "memory" and one["minute"] % 10 == 0]
+    return markdown(
+        ["simulated minute", *(str(one["minute"]) for one in of)],
+        [["records", *(f"{one['records']:,}" for one in of)], ["MB of its own", *(f"{one['mb']:.1f}" for one in of)]],
+    )
+
+
 SHORT: dict[str, tuple[str, Callable[[Records], str]]] = {
     "uneven": ("stage", uneven),
     "hot": ("stage", hot),
     "jobs": ("cost", jobs),
+    "sent": ("link", sent),
+    "state": ("streaming", state),
+    "record": ("facts", record),
 }
 """Parts of figures, with the figure that they are of."""
 
@@ -250,4 +325,7 @@ TABLES: dict[str, Callable[[Records], str]] = {
     "ways": ways,
     "times": times,
     "groups": groups,
+    "facts": facts,
+    "page": page,
+    **dict.fromkeys(("joins", "streaming", "drift", "link", "rules", "examples"), kept),
 }

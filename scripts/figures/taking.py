@@ -17,6 +17,8 @@ FIGURES = {
     "cost_stage": "cost",
     "group_times": "times",
     "many_groups": "groups",
+    "facts": "facts",
+    "watch": "page",
 }
 """The figure of each command."""
 

@@ -70,8 +70,20 @@ def test_a_destination_of_ones_own_that_fails_at_any_step_is_named(pacing, step,
         deliver(BODIES, to, PARTITION, pacing())
 
 
+def test_how_many_rows_waited_at_the_most_is_told(pacing):
+    all_there = threading.Event()
+
+    def bodies():
+        yield from BODIES
+        all_there.set()
+
+    done = deliver(bodies(), destination_of(lambda _: all_there.wait(20.0)), PARTITION, pacing())
+    assert done.rows == 250
+    assert done.most_waiting in (249, 250)  # the last one may come when the first has just left
+
+
 def test_a_partition_without_rows_does_not_connect(pacing):
-    assert deliver([], TcpLines("127.0.0.1", free_port()), PARTITION, pacing()) == Delivered(0, 0, 0)
+    assert deliver([], TcpLines("127.0.0.1", free_port()), PARTITION, pacing()) == Delivered(0, 0, 0, 0)
 
 
 def test_a_destination_that_starts_a_moment_later_is_waited_for(pacing):

@@ -23,7 +23,7 @@ def test_lines_arrive_in_order_with_their_identities(pacing, acknowledge, at_onc
     with LineReceiver(answer=acknowledge) as receiver:
         to = TcpLines("127.0.0.1", receiver.port, acknowledge=acknowledge, rows_at_once=at_once)
         done = deliver(BODIES, to, PARTITION, pacing())
-        assert done == Delivered(250, sum(map(len, BODIES)), done.unasked)
+        assert done == Delivered(250, sum(map(len, BODIES)), done.unasked, done.most_waiting)
         if not acknowledge:
             until(lambda: len(receiver.lines) == len(BODIES), "all lines arrive")
         assert receiver.rows() == [("me", 7, 3, number, body) for number, body in enumerate(BODIES)]

@@ -217,6 +217,18 @@ def test_a_scrape_of_prometheus_has_what_the_records_say():
     assert all(family.documentation for family in families)
 
 
+def test_two_queries_of_one_name_have_gauges_of_their_own():
+    sink = evenly.Prometheus(registry=CollectorRegistry())
+    for event in ("start", "end", "start"):
+        for run in ("one", "two"):
+            sink.write(Fact(time=1.0, run=run, name="visits", kind="keyed", event=event, instances=len(run)))
+    sink.write(Fact(time=1.0, run="two", name="visits", kind="keyed", event="end"))
+    families = list(sink._registry.collect())
+    sink.close()
+    running = {it.labels["name"]: it.value for it in next(it for it in families if it.name == "evenly_running").samples}
+    assert running == {"visits": 1.0, "visits two": 0.0}
+
+
 def test_a_registry_takes_one_prometheus_at_a_time():
     registry = CollectorRegistry()
     first = evenly.Prometheus(registry=registry)
@@ -253,7 +265,7 @@ def test_every_metric_is_said_by_some_record():
     from evenly.facts.sinks.metrics import measurements
 
     refusal = Fact(time=1.0, run="a", kind="keyed", event="refusal", decision=Decision(what="mapping", reason="no"))
-    told = {metric for fact in [*samples(), refusal] for metric, _, _ in measurements(fact)}
+    told = {metric for fact in [*samples(), refusal] for metric, _, _ in measurements(fact, "a")}
     assert told == set(METRICS)
 
 

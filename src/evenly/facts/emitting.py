@@ -129,6 +129,7 @@ class Emitting:
 
 _lock = threading.Lock()
 _attached: tuple[Emitting, ...] = ()
+_last_words: list[Callable[[], object]] = []
 
 
 def emit_to(
@@ -191,6 +192,16 @@ def is_emitting() -> bool:
     return bool(_attached)
 
 
+def are_names_allowed() -> bool:
+    """Whether records that name keys go anywhere."""
+    return any(it.names for it in _attached)
+
+
+def before_the_end(tell: Callable[[], object]) -> None:
+    """Have `tell` called at the end of the process while its records still go somewhere."""
+    _last_words.append(tell)
+
+
 def _detach(emitting: Emitting) -> bool:
     global _attached  # noqa: PLW0603
     with _lock:
@@ -211,6 +222,9 @@ def _end(emitting: Sequence[Emitting]) -> None:
 
 def _close_all() -> None:
     """At the end of the process: several sinks that hang hold it up no longer than one."""
+    for tell in _last_words:
+        with suppress(Exception):
+            tell()
     _end([it for it in _attached if _detach(it)])
 
 

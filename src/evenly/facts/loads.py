@@ -6,7 +6,6 @@ from typing import Annotated
 
 import numpy as np
 from msgspec import Meta, Struct
-from msgspec.structs import replace
 from numpy.typing import ArrayLike
 
 from evenly.kernels.types import F64
@@ -49,16 +48,17 @@ class Loads(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True,
         values = np.asarray(loads, np.float64)
         if values.size == 0 or not np.isfinite(values).all():
             return None
-        told = _rounded(values)
-        alike = cls(count=values.size, total=float(values.sum()), least=float(told.min()), most=float(told.max()))
-        if values.size <= most_listed:
-            return replace(alike, values=tuple(told.tolist()))
-        first = np.argsort(-values, kind="stable")[:_BUSIEST]
-        return replace(
-            alike,
-            quantiles=tuple(_rounded(np.quantile(values, SPREAD)).tolist()),
-            busiest=tuple((int(at), float(told[at])) for at in first),
-        )
+        count, total = values.size, float(values.sum())
+        if count <= most_listed:
+            told = _rounded(values).tolist()
+            return cls(count=count, total=total, least=min(told), most=max(told), values=tuple(told))
+        # What is told is rounded, and not all that there is: a record of 10,000 instances is made for every batch.
+        sorted_ = np.sort(values)
+        least, most, *quantiles = _rounded(np.concatenate((sorted_[[0, -1]], _quantiles(sorted_)))).tolist()
+        among = np.flatnonzero(values >= sorted_[-min(_BUSIEST, count)])
+        first = among[np.argsort(-values[among], kind="stable")][:_BUSIEST]
+        busiest = tuple(zip(first.tolist(), _rounded(values[first]).tolist(), strict=True))
+        return cls(count=count, total=total, least=least, most=most, quantiles=tuple(quantiles), busiest=busiest)
 
     @property
     def mean(self) -> float:
@@ -73,6 +73,15 @@ class Loads(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True,
     def summarised(self) -> Loads:
         """The same without the list."""
         return Loads.of(self.values, most_listed=0) or self if self.values else self
+
+
+def _quantiles(ascending: F64) -> F64:
+    """Those of `SPREAD`, between two loads by how near they are, as numpy's are."""
+    places = np.array(SPREAD) * (ascending.size - 1)
+    below = places.astype(np.int64)
+    above = np.minimum(below + 1, ascending.size - 1)
+    between: F64 = ascending[below] + (ascending[above] - ascending[below]) * (places - below)
+    return between
 
 
 def _rounded(values: F64) -> F64:

@@ -13,7 +13,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from evenly.facts.loads import Instance, Loads
-from evenly.facts.texts import short
+from evenly.facts.texts import is_short, short
 
 VERSION = 1
 MOST_BYTES = 10_000
@@ -48,7 +48,9 @@ class Queues(_Part, frozen=True, kw_only=True):
     """Outgoing queues of paced sending."""
 
     policy: Annotated[str, Meta(description="the policy that chooses who sends next; empty: none")] = ""
-    backlogs: Annotated[Loads | None, Meta(description="what waits in each queue, in rows")] = None
+    backlogs: Annotated[
+        Loads | None, Meta(description="rows that wait in each queue; of a batch that was sent, the most that did")
+    ] = None
     may_send: Annotated[tuple[Instance, ...], Meta(max_length=64, description="queues that may send now")] = ()
     unasked: Annotated[Count | None, Meta(description="rows of the batch that left without the policy's signal")] = None
 
@@ -149,10 +151,14 @@ class Fact(_Part, frozen=True, kw_only=True, tag_field="version", tag=VERSION):
 
     def to_json(self) -> bytes:
         """One line without its end, of at most 10,000 bytes: `fitted`, as JSON."""
-        return _ENCODER.encode(self.fitted())
+        line = _ENCODER.encode(self)
+        return line if _is_short(self, line) else _ENCODER.encode(self._shortened())
 
     def fitted(self) -> Fact:
         """The same fact if it fits a line of 10,000 bytes, else one that does: texts cut, lists summarised or shortened."""
+        return self if _is_short(self, _ENCODER.encode(self)) else self._shortened()
+
+    def _shortened(self) -> Fact:
         fact = replace(
             self,
             run=short(self.run, NAME_BYTES),
@@ -167,6 +173,21 @@ class Fact(_Part, frozen=True, kw_only=True, tag_field="version", tag=VERSION):
                 return fact
             fact = replace(fact, batch=reduce(fact.batch))
         return fact
+
+
+def _is_short(fact: Fact, line: bytes) -> bool:
+    """Whether a fact is seen at once to need no shortening, as most are: batches of queries, and decisions."""
+    batch, texts = fact.batch, [(fact.run, NAME_BYTES), (fact.name, NAME_BYTES), (fact.error, REASON_BYTES)]
+    if len(line) > MOST_BYTES or fact.graph is not None:
+        return False
+    if fact.decision is not None:
+        texts += [(fact.decision.what, OPERATOR_BYTES), (fact.decision.reason, REASON_BYTES)]
+    if batch is not None:
+        if batch.operators or batch.queues is not None or len(batch.heavy_keys) > MOST_KEYS:
+            return False
+        texts.append((batch.operator, OPERATOR_BYTES))
+        texts += [(it.key, KEY_BYTES) for it in batch.heavy_keys]
+    return all(is_short(text, most) for text, most in texts)
 
 
 def _short_batch(batch: Batch) -> Batch:

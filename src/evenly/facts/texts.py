@@ -5,13 +5,21 @@ from __future__ import annotations
 _MARK = "…"
 
 
+def is_short(text: str, most_bytes: int) -> bool:
+    """Whether a text is seen at once to take no more: no letter that can be printed takes more than two bytes in ASCII."""
+    return 2 * len(text) <= most_bytes and text.isascii() and text.isprintable()
+
+
 def short(text: object, most_bytes: int) -> str:
     """The beginning of a text that takes at most so many bytes inside JSON, which ends in … where something was left out.
 
     >>> short("a key", 200), short("a very long key", 10)
     ('a key', 'a very…')
     """
-    clean = str(text).encode("utf-8", "replace").decode()
+    told = str(text)
+    if is_short(told, most_bytes):
+        return told
+    clean = told.encode("utf-8", "replace").decode()
     if len(clean) <= most_bytes and sum(map(_bytes, clean)) <= most_bytes:
         return clean
     room, kept = most_bytes - len(_MARK.encode()), 0

@@ -312,7 +312,7 @@ function draw() {
   if (now.loads) bars("instances", now.loads, batch.busy_ms_by_instance ? "ms busy" : "rows", `${batch.busy_ms_by_instance ? "ms busy" : "rows"} of each in batch ${batch.number}${batch.operator ? ` at ${batch.operator}` : ""}; dashed: the mean, ${digits(now.loads.total / now.loads.count, 4)}`)
   if (!byId("keys-card").hidden) strips(run)
   if (run.graph) graph(run, batch)
-  if (now.queues?.backlogs) bars("queues", now.queues.backlogs, "rows waiting", `${now.queues.policy || "no policy"}: ${digits(now.queues.backlogs.total, 6)} rows wait; ▲ may send: ${(now.queues.may_send ?? []).join(", ") || "none"}`, { kind: "waits", signals: now.queues.may_send ?? [] })
+  if (now.queues?.backlogs) bars("queues", now.queues.backlogs, "rows waiting", `${now.queues.policy || "no policy"}: ${now.queues.may_send ? `${digits(now.queues.backlogs.total, 6)} rows wait; ▲ may send: ${now.queues.may_send.join(", ")}` : `the most rows that waited in each queue in batch ${batch.number}`}`, { kind: "waits", signals: now.queues.may_send ?? [] })
   decisions(run)
   byId("numbers").textContent = JSON.stringify({ ...now, connection: byId("connection").textContent, runs: [...runs.keys()], last_id: lastId })
 }

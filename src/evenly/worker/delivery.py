@@ -18,7 +18,7 @@ ArrowBatches = Iterator[pa.RecordBatch]
 _ARROW_COUNTS = pa.schema(
     [
         *(("partition", pa.int32()), ("rows", pa.int64()), ("size_bytes", pa.int64())),
-        *(("unasked", pa.int64()), ("attempt", pa.int32())),
+        *(("unasked", pa.int64()), ("most_waiting", pa.int64()), ("attempt", pa.int32())),
     ]
 )
 

@@ -48,11 +48,13 @@ class Partition(NamedTuple):
 
 
 class Delivered(NamedTuple):
-    """What a task has sent: rows, their bytes, and how many of its queue's sends the policy had not asked for."""
+    """What a task has sent: rows, their bytes, how many of its queue's sends the policy had not asked for, and how many rows
+    waited in its queue at the most."""
 
     rows: int
     size_bytes: int
     unasked: int
+    most_waiting: int
 
 
 def destination_of(to: Destination | Callable[[NumberedRow], object]) -> Destination:
@@ -72,12 +74,12 @@ def deliver(bodies: Iterable[bytes], to: Destination, partition: Partition, paci
     destination refuses, fails, hangs for longer than the time limit or does not acknowledge; some rows may have arrived then,
     the first ones.
     """
-    rows = size_bytes = 0
+    rows = size_bytes = most_waiting = 0
     numbered = (NumberedRow(*partition, number, body) for number, body in enumerate(bodies))
     groups = _groups(numbered, to.rows_at_once)
     first = next(groups, None)
     if first is None:
-        return Delivered(0, 0, 0)
+        return Delivered(0, 0, 0, 0)
     with _named(f"{to} cannot be connected to"):
         connection = to.connect(pacing.timeout_s)
     try:
@@ -93,13 +95,14 @@ def deliver(bodies: Iterable[bytes], to: Destination, partition: Partition, paci
                 group_bytes = sum(len(row.body) for row in group)
                 queue.send(group, size_bytes=group_bytes)
                 rows, size_bytes = rows + len(group), size_bytes + group_bytes
+                most_waiting = max(most_waiting, rows - queue.sent * to.rows_at_once)  # only the last group may be smaller
         with _named(f"{to} did not confirm that it has {rows} rows"):
             connection.flush()
     except SendFailed as failed:
         raise _told(failed, to, pacing) from failed.__cause__
     finally:
         connection.close()
-    return Delivered(rows, size_bytes, queue.sent_unasked)
+    return Delivered(rows, size_bytes, queue.sent_unasked, most_waiting)
 
 
 @contextmanager

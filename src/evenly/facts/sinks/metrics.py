@@ -24,6 +24,7 @@ class Metric:
 
 COMMON_LABELS = ("name", "kind")
 """Every metric has them: the name of what runs (its run, where it has none), and what it is."""
+_RUN_LETTERS, _MOST_ALIKE = 8, 100
 
 RUNNING = Metric("evenly.running", "evenly_running", "gauge", "1 while it runs, 0 after its end")
 FAILED = Metric("evenly.failed", "evenly_failed", "gauge", "1 if it ended by an error, 0 after a good end and while it runs")
@@ -43,8 +44,8 @@ MAPPING = Metric("evenly.mapping.version", "evenly_mapping_version", "gauge", "v
 CHANGES = Metric("evenly.changes", "evenly_changes", "counter", "changes of mappings, plans, dealing", labels=("what",))
 REFUSALS = Metric("evenly.refusals", "evenly_refusals", "counter", "changes that were refused", labels=("what",))
 STOOD = Metric("evenly.stood", "evenly_stood_seconds", "counter", "how long it stood still for changes", "s")
-BACKLOG = Metric("evenly.backlog", "evenly_backlog_rows", "gauge", "rows that wait in all queues")
-BACKLOG_MOST = Metric("evenly.backlog.most", "evenly_backlog_most_rows", "gauge", "rows that wait in the fullest queue")
+BACKLOG = Metric("evenly.backlog", "evenly_backlog_rows", "gauge", "rows that waited in all queues, the most of each")
+BACKLOG_MOST = Metric("evenly.backlog.most", "evenly_backlog_most_rows", "gauge", "rows that waited in the fullest queue")
 OPERATOR_ROWS = Metric("evenly.operator.rows", "evenly_operator_rows", "counter", "rows that entered", labels=("operator",))
 OPERATOR_BUSY = Metric(
     "evenly.operator.busy", "evenly_operator_busy_ratio", "gauge", "part of its threads' time in calls", labels=("operator",)
@@ -65,9 +66,38 @@ Measurement = tuple[Metric, dict[str, str], float]
 """A counter is to be raised by the number, a gauge set to it."""
 
 
-def measurements(fact: Fact) -> Iterator[Measurement]:
-    """What a record says, as metrics."""
-    common = {"name": fact.name or fact.run, "kind": fact.kind}
+class CalledRuns:
+    """How runs are called in metrics: by their name; of two with one name at once, the second by its name and its run.
+
+    >>> called = CalledRuns()
+    >>> [called.of(Fact(time=0, run=run, name="visits", kind="keyed", event="start")) for run in ("one", "two", "one")]
+    ['visits', 'visits two', 'visits']
+    """
+
+    def __init__(self) -> None:
+        self._runs: dict[tuple[str, str], dict[str, str]] = {}
+
+    def of(self, fact: Fact) -> str:
+        """The name of what the record is of. After its end another may have it."""
+        if not fact.name:
+            return fact.run
+        runs = self._runs.setdefault((fact.name, fact.kind), {})
+        called = runs.get(fact.run)
+        if called is None:
+            called = fact.name if fact.name not in runs.values() else f"{fact.name} {fact.run[:_RUN_LETTERS]}"
+            runs[fact.run] = called
+        if fact.event == "end":
+            del runs[fact.run]
+            if not runs:
+                del self._runs[fact.name, fact.kind]
+        while len(runs) > _MOST_ALIKE:
+            del runs[next(iter(runs))]
+        return called
+
+
+def measurements(fact: Fact, called: str) -> Iterator[Measurement]:
+    """What a record says, as metrics, of what is `called` so."""
+    common = {"name": called, "kind": fact.kind}
     for metric, labels, value in _measurements(fact):
         if value is not None and math.isfinite(value) and (metric.kind == "gauge" or value >= 0.0):
             yield metric, common | labels, float(value)

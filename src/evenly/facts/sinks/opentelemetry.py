@@ -6,7 +6,7 @@ from typing import Any
 
 from evenly.errors import MissingDependency
 from evenly.facts.records import Fact
-from evenly.facts.sinks.metrics import METRICS, Metric, measurements
+from evenly.facts.sinks.metrics import METRICS, CalledRuns, Metric, measurements
 
 
 class OpenTelemetry:
@@ -23,12 +23,13 @@ class OpenTelemetry:
         except ImportError as error:
             raise MissingDependency("OpenTelemetry needs opentelemetry-api: pip install 'evenly[opentelemetry]'") from error
         meter = metrics.get_meter("evenly", meter_provider=meter_provider)
+        self._called = CalledRuns()
         made = {"counter": meter.create_counter, "gauge": meter.create_gauge}
         self._found: dict[Metric, Any] = {it: made[it.kind](it.name, it.unit, it.told) for it in METRICS}
 
     def write(self, fact: Fact) -> None:
         """Hand on what a record says."""
-        for metric, labels, value in measurements(fact):
+        for metric, labels, value in measurements(fact, self._called.of(fact)):
             if metric.kind == "counter":
                 self._found[metric].add(value, labels)
             else:

@@ -7,7 +7,7 @@ from typing import Any
 
 from evenly.errors import InvalidParameter, MissingDependency
 from evenly.facts.records import Fact
-from evenly.facts.sinks.metrics import COMMON_LABELS, METRICS, Metric, measurements
+from evenly.facts.sinks.metrics import COMMON_LABELS, METRICS, CalledRuns, Metric, measurements
 
 _MOST_NAMES = 200
 
@@ -28,6 +28,7 @@ class Prometheus:
             raise MissingDependency("Prometheus needs prometheus_client: pip install 'evenly[prometheus]'") from error
         self._registry = prometheus_client.REGISTRY if registry is None else registry
         self._found: dict[Metric, Any] = {}
+        self._called = CalledRuns()
         self._told: OrderedDict[tuple[str, str], set[tuple[Metric, tuple[str, ...]]]] = OrderedDict()
         self._server: Any = None
         try:
@@ -54,9 +55,10 @@ class Prometheus:
 
     def write(self, fact: Fact) -> None:
         """Take in what a record says."""
-        told = self._told.setdefault((fact.name or fact.run, fact.kind), set())
-        self._told.move_to_end((fact.name or fact.run, fact.kind))
-        for metric, labels, value in measurements(fact):
+        called = self._called.of(fact)
+        told = self._told.setdefault((called, fact.kind), set())
+        self._told.move_to_end((called, fact.kind))
+        for metric, labels, value in measurements(fact, called):
             told.add((metric, tuple(labels[name] for name in (*COMMON_LABELS, *metric.labels))))
             found = self._found[metric].labels(**labels)
             if metric.kind == "counter":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 
@@ -97,8 +98,16 @@ def stream_send(
             encoded = in_one_order(encoded, BODY)
         tasks = send_bodies(encoded, destination, pacing, sender=name, batch=batch).tasks
         seconds = perf_counter() - begun_s
-        rows, unasked = [task.rows for task in tasks], [task.unasked for task in tasks]
-        teller.tell("batch", batch=lambda _: sent_batch(batch, rows, unasked=unasked, policy=paced, seconds=seconds))
+        sent = partial(
+            sent_batch,
+            batch,
+            [task.rows for task in tasks],
+            unasked=[task.unasked for task in tasks],
+            waiting=[task.most_waiting for task in tasks],
+            policy=paced,
+            seconds=seconds,
+        )
+        teller.tell("batch", batch=lambda _: sent())
 
     writer = rows.writeStream.foreachBatch(send_batch).outputMode(output_mode)
     query = RunningQuery(settings.applied(writer).option("checkpointLocation", settings.checkpoint).start())

@@ -17,19 +17,21 @@ from evenly.spark.sending.kept import IDENTITY
 from evenly.spark.worker_errors import worker_errors
 from evenly.worker.delivery import sending_task
 
-_COUNTS = "partition int, rows bigint, size_bytes bigint, unasked bigint, attempt int"
+_COUNTS = "partition int, rows bigint, size_bytes bigint, unasked bigint, most_waiting bigint, attempt int"
 _UNREADABLE = re.compile(r"\[FAILED_READ_FILE.*")
 _SENDER = re.compile(r"[!-.0-~]{1,128}")
 
 
 @dataclass(frozen=True)
 class TaskSent:
-    """What was sent of one partition, and at which attempt: `unasked` are those that the policy had not asked for."""
+    """What was sent of one partition, and at which attempt: `unasked` are those that the policy had not asked for,
+    `most_waiting` how many rows waited in its queue at the most."""
 
     partition: int
     rows: int
     size_bytes: int
     unasked: int
+    most_waiting: int
     attempt: int
 
 

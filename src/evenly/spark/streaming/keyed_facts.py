@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
-from evenly.facts.emitting import Teller, is_emitting
+from evenly.facts.emitting import Teller, are_names_allowed, is_emitting
 from evenly.facts.labels import KeyLabels
 from evenly.facts.of_keys import keyed_batch
 from evenly.facts.records import Batch, Decision
@@ -16,6 +17,7 @@ from evenly.keys.query_machine import QueryMachine
 from evenly.spark.streaming.carrying import Carrying
 from evenly.spark.streaming.mapping_store import MappingStore
 
+_MOST_NAMES = 1_000
 _LAST_S = 10.0
 """How long the last batches of a query that was stopped are waited for, if records go anywhere."""
 
@@ -28,16 +30,30 @@ class KeyedFacts:
         self._store, self._machine = store, machine
         self._known: tuple[int, Mapping] | None = None
         self._change: Change | None = None
+        self._names: dict[int, str] = {}
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The key columns by whose values heavy keys may be called, in a run that starts now; none that are Evenly's own."""
+        key = self._store.placement.key
+        return key if are_names_allowed() and not key[0].startswith("__evenly") else ()
 
     def begin(self, run: str, name: str | None) -> None:
         """The query has been started."""
         self.teller.begin(run, name, mapping_version=self._in_force, instances=self._store.placement.instances)
 
-    def batch(self, run: int, number: int, rows: F64, load: BatchLoad) -> None:
-        """A batch as the controller sees it, unless it was told before or had no rows."""
+    def batch(self, run: int, number: int, rows: F64, load: BatchLoad, names: dict[int, str]) -> None:
+        """A batch as the controller sees it, unless it was told before or had no rows. `names`: of keys, by their ids."""
         version = self._machine.version_of(run)
         if version is None or number <= self._machine.handled or not rows.sum() > 0.0:
             return
+        if len(self._names) > _MOST_NAMES:
+            self._names = {}
+        self._names |= names
+        known = self._names
+
+        def label(labels: KeyLabels, key: int) -> str:
+            return labels.of(known[key] if labels.names and key in known else _identity(key))
 
         def made(labels: KeyLabels) -> Batch:
             return keyed_batch(
@@ -46,7 +62,7 @@ class KeyedFacts:
                 seconds=load.seconds,
                 counts=load.keys,
                 mapping=self._mapping(version),
-                label=lambda key: labels.of(_identity(key)),
+                label=partial(label, labels),
             )
 
         self.teller.tell("batch", mapping_version=version, batch=made)
@@ -95,6 +111,10 @@ class KeyedFacts:
             self.changed(None)
             failure = machine.failure or (None if error is None else RuntimeError(error))
             self.teller.end(failure, mapping_version=self._in_force)
+
+    def lost(self, error: str | None) -> None:
+        """The query has ended with its session, or with the process."""
+        self.teller.end(None if error is None else RuntimeError(error), mapping_version=self._in_force)
 
     def await_end(self, carrying: Carrying, run: int) -> None:
         """The query has been stopped: its last batches reach the controller a moment later, and its end is told after them."""

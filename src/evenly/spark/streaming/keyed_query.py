@@ -313,10 +313,10 @@ class KeyedQuery(RunningQuery):
         observation, sides = None, len(self._pipeline.frames)
         if self._learner is not None:
             name = f"{self._name}_{number}"
-            observation = Observation(name, instances=instances, learner=self._learner, sides=sides)
+            observation = Observation(name, instances=instances, learner=self._learner, sides=sides, named=self._facts.named)
         query, grouped = self._pipeline.start(self._store, observation)
         progress = self._facts.plain_batch if self._learner is None else None
-        hear(query, spark, ended=partial(self._facts.ended, number, surely=True), progress=progress)
+        hear(query, spark, ended=partial(self._facts.ended, number, surely=True), progress=progress, lost=self._facts.lost)
         told = "%s: started under version %d of its mapping (%s), %d instances, run %s"
         _LOG.info(told, checkpoint, version.number, version.reason, instances, query.runId)
         if observation is not None:
@@ -359,7 +359,7 @@ class KeyedQuery(RunningQuery):
                 rows, load = seen[0], replace(seen[1], seconds=told.seconds)
                 read = run.read_rows.of(batch) if rows.sum() > 0.0 and batch > self._machine.handled else None
                 self._look_for_the_end()
-                self._facts.batch(number, batch, rows, load)
+                self._facts.batch(number, batch, rows, load, run.observation.names(told.metrics))
                 self._carrying.tell(partial(self._machine.batch_seen, number, batch, rows, load, read))
         self._keep()
 

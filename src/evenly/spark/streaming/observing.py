@@ -29,6 +29,7 @@ from evenly.keys.dkg import DKG, KeyCounts
 from evenly.keys.told import INSTANCE_DIGITS, KEY_DIGITS, Told, merged_counts, with_the_rest
 
 _LEAST_TRACKED, _MOST_TRACKED = 64, 16_384
+_MOST_NAMED, _NAME_CHARACTERS = 8, 32
 _DOUBLINGS = 40  # counts are told up to 2^40
 
 
@@ -57,6 +58,20 @@ class Counted:
             found += [(entry["item"], entry["count"]) for entry in row["heavy"] or []]
         ids = np.array([item for item, _ in found], np.int64).view(np.uint64)
         return KeyCounts(buckets, ids, np.array([count for _, count in found], np.float64))
+
+
+def _names(identity: Column, columns: tuple[str, ...]) -> Column:
+    """The heaviest keys: of each 16 hexadecimal digits of its id, and the beginning of its values."""
+    values = [F.coalesce(F.col(one).cast("string"), F.lit("null")) for one in columns]
+    text = F.substring(F.concat_ws(", ", *values), 1, _NAME_CHARACTERS)
+    entry = F.concat(F.lpad(F.hex(identity), 16, "0"), text)
+    return F.transform(_top(entry, _MOST_NAMED, _LEAST_TRACKED * 4), lambda counted: counted["item"])
+
+
+def _called(entry: str) -> str:
+    """The key's name; one that may have been cut ends in some of its id's digits, as others may begin alike."""
+    text = entry[16:]
+    return text if len(text) < _NAME_CHARACTERS else f"{text}… {entry[:4].lower()}"
 
 
 def _top(item: Column, told: int, tracked: int) -> Column:
@@ -109,15 +124,15 @@ class Observation:
     """The observation of one run of a query, under one version of its mapping, for each of its placed DataFrames.
 
     What it adds to a progress event does not grow with the instances. So with several DataFrames, or many instances, the
-    heaviest are told and the rest as their mean: the rows of the 128 heaviest instances (of both sides of a join, 64 each)
-    and the number of all rows are exact, so λ is that of the rows; then as many of the heaviest buckets and keys as there is
-    room for. With 8 instances and one DataFrame these are all 512 buckets and 370 keys; from 128 instances on 540 buckets
-    and 140 keys. Counts of buckets and keys are within 0.4 %; of more than about 12,000 buckets (200 instances) only those
-    are told that stand out.
+    heaviest are told and the rest as their mean: the rows of the 128 heaviest instances (of both sides of a join, 64 each) and
+    the number of all rows are exact, so λ is that of the rows; then as many of the heaviest buckets and keys as there is room
+    for. With 8 instances and one DataFrame these are all 512 buckets and 370 keys; from 128 instances on 540 buckets and 140
+    keys. With `named` key columns eight of the heaviest are told by their values, too. Counts of buckets and keys are within
+    0.4 %; of more than about 12,000 buckets (200 instances) only those are told that stand out.
     """
 
-    def __init__(self, name: str, *, instances: int, learner: DKG, sides: int = 1) -> None:
-        self._name, self._instances, self._learner = name, instances, learner
+    def __init__(self, name: str, *, instances: int, learner: DKG, sides: int = 1, named: tuple[str, ...] = ()) -> None:
+        self._name, self._instances, self._learner, self._named = name, instances, learner, named
         self._tracked_keys = 4 * min(learner.counters, _MOST_TRACKED // 4)
         self._told = Told.of(learner, instances=instances, sides=sides)
         self._buckets = Entries(self._told.bucket_digits.value, self._told.bucket_digits.count)
@@ -141,7 +156,14 @@ class Observation:
             self._buckets.text(buckets).alias("buckets"),
             _KEYS.text(keys).alias("heavy"),
             *(() if newest is None else self._rows(F.when(newest, instance), "newest")),
+            *((_names(identity, self._named).alias("names"),) if self._named else ()),
         ]
+
+    def names(self, metrics: dict[str, Row]) -> dict[int, str]:
+        """The heaviest keys of a batch by their ids, as far as they are named."""
+        found = [row for name, row in metrics.items() if name.rsplit("_", 1)[0] == self._name and "names" in row]
+        told = (entry for row in found for entry in row["names"] or ())
+        return {int(entry[:16], 16): _called(entry) for entry in told}
 
     def is_in(self, metrics: dict[str, Row]) -> bool:
         """Whether a batch was observed."""
