@@ -6,8 +6,8 @@ Each batch has so many keys, drawn from twice as many, and `--rows` rows of each
 of the batches after the first, from a file's arrival until its batch is done; `ratio` is how many times those of
 `transformWithState`. `cpu_s` is the cpu time of the same batches, of Java and all Pythons together, which other work on the
 machine changes less; its ratio is how many times as much that way takes. The first file is there before a query starts, so
-that ours learns its mapping from it. The state is what RocksDB holds after a last batch that makes
-it compact its files; its ratio is to the same of that way.
+that ours learns its mapping from it. The state is what RocksDB holds after a last batch that makes it compact its files;
+its ratio is to the same of that way.
 """
 
 from __future__ import annotations

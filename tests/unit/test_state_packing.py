@@ -13,7 +13,8 @@ SENT = pa.schema([("c0", pa.string()), ("c1", pa.timestamp("us", tz="UTC")), ("i
 def batch(*rows, sent=SENT):
     """Of (bucket, slot, columns…)."""
     schema = pa.schema([("bucket", pa.int32()), ("slot", pa.int32()), *sent])
-    return pa.record_batch([pa.array(values, it.type) for values, it in zip(zip(*rows, strict=True), schema, strict=True)], schema)
+    columns = [pa.array(values, it.type) for values, it in zip(zip(*rows, strict=True), schema, strict=True)]
+    return pa.record_batch(columns, schema)
 
 
 def packs(*batches):
