@@ -17,7 +17,7 @@ CHANGES = st.dictionaries(st.integers(0, KEYS - 1), st.none() | st.tuples(st.int
 
 def layout(timeout="event", mark=b"12345678"):
     key, state = pa.schema([("user", pa.int64())]), pa.schema([("seen", pa.int64())])
-    return StateLayout(key, ("c0", "id"), (0,), key, Shape(state), Shape(state), timeout, mark)
+    return StateLayout(key, pa.schema([*key, ("id", pa.int32())]), (0,), key, Shape(state), Shape(state), timeout, mark)
 
 
 def number(user):

@@ -15,13 +15,14 @@ from evenly.worker.states.kept import Entry
 from evenly.worker.states.layout import NEVER, StateLayout
 
 KEY = pa.schema([("user", pa.string())])
+SENT = pa.schema([*KEY, ("id", pa.int32())])
 SEEN = pa.schema([("seen", pa.int64())])
 KEPT = Entry(place=5, id=7, key=("a",), state=(3,), deadline_ms=NEVER)
 
 
 def called(function, *, kept=None, timeout=None, state=SEEN, strict=frozenset()):
     shapes = Shape(state, strict, held=True), Shape(SEEN, held=True)
-    layout = StateLayout(KEY, ("c0", "id"), (0,), KEY, *shapes, timeout, b"12345678")
+    layout = StateLayout(KEY, SENT, (0,), KEY, *shapes, timeout, b"12345678")
     calls = Calls(function, layout, BatchTimes(now_ms=1_000, watermark_ms=500))
     calls.call(("a",), ("a",), 7, [], kept)
     return calls
@@ -89,7 +90,7 @@ def test_what_a_function_fills_again_for_the_next_key_is_that_of_each(kind):
         return (filled for _ in range(1)), filled
 
     both = pa.schema([("user", pa.string()), ("seen", pa.int64())])
-    layout = StateLayout(KEY, ("c0", "id"), (0,), KEY, Shape(both), Shape(both), None, b"12345678")
+    layout = StateLayout(KEY, SENT, (0,), KEY, Shape(both), Shape(both), None, b"12345678")
     calls = Calls(again, layout, BatchTimes(now_ms=1_000, watermark_ms=500))
     for user in "ab":
         calls.call((user,), (user,), 7, [], None)

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamWriter
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
 
 from evenly.checks import checked_instances, checked_path, checked_whole
 from evenly.errors import ColumnConflict, InvalidParameter, StreamingMismatch, UnsupportedSpark
@@ -41,7 +41,8 @@ from evenly.spark.streaming.stream_by_key import stream_by_key
 from evenly.worker.results import Shape
 from evenly.worker.states.kept import SCHEMA as CHUNK
 from evenly.worker.states.layout import StateLayout, Timeout, as_written
-from evenly.worker.states.processor import PACKED, KeyStates, unpacked
+from evenly.worker.states.packing import PACKED, packing, unpacked
+from evenly.worker.states.processor import KeyStates
 
 Write = Callable[[DataFrame], DataStreamWriter]
 """From the results to a writer that has not been started."""
@@ -141,9 +142,13 @@ def stream_apply_by_key(
     check_python(spark)
     layout = _layout(rows, names, kept_fields, results, terms)
     processor = processor_on_workers(spark, KeyStates(function, layout), "chunks", CHUNK)
-    rows_of_results = on_workers(spark, unpacked(results.arrow))
+    packs, rows_of_results = (on_workers(spark, it) for it in (packing(layout.sent), unpacked(results.arrow)))
 
     def build(placed: DataFrame) -> DataStreamWriter:
+        if layout.packs:
+            fields = placed.select(terms.bucket, _SLOT).schema.fields
+            told = StructType([*fields, StructField(PACKED, BinaryType())])
+            placed = placed.select(terms.bucket, _SLOT, *layout.sent.names).mapInArrow(packs, told)
         packed = placed.groupBy(terms.bucket, _SLOT).transformWithState(
             processor, f"{PACKED} binary", output_mode.capitalize(), _TIME_MODES[timeout]
         )
@@ -175,7 +180,7 @@ def _sent(rows: DataFrame, names: tuple[str, ...], layout: StateLayout, terms: S
     number = key_id(names)
     # Buckets by some bits of the hash, ids by others.
     return rows.select(
-        *(column.alias(sent) for column, sent in zip((*own, *fields), layout.sent, strict=False)),
+        *(column.alias(sent) for column, sent in zip((*own, *fields), layout.sent.names, strict=False)),
         F.shiftright(number, 32).cast("int").alias(_ID),
         F.pmod(number, F.lit(terms.buckets)).cast("int").alias(terms.bucket),
     )
@@ -185,20 +190,20 @@ def _layout(
     rows: DataFrame, names: tuple[str, ...], kept_fields: StructType, results: Results, terms: StateTerms
 ) -> StateLayout:
     spark, bare = rows.sparkSession, _folded(rows, [spelled(name) for name in rows.columns])
-    places, sent = [], [f"c{at}" for at in range(len(bare))]
-    for name in _folded(rows, names):
+    key = StructType([StructField(name, kind) for name, kind in zip(names, key_types(rows, names), strict=True)])
+    places, sent = [], [StructField(f"c{at}", it.dataType) for at, it in enumerate(rows.schema.fields)]
+    for name, field in zip(_folded(rows, names), key.fields, strict=True):
         if name in bare:
             places.append(bare.index(name))
         else:
             places.append(len(sent))
-            sent.append(f"k{len(sent)}")
-    key = StructType([StructField(name, kind) for name, kind in zip(names, key_types(rows, names), strict=True)])
+            sent.append(StructField(f"k{len(sent)}", field.dataType))
     state, made = (_shape(spark, fields) for fields in (kept_fields, results.schema))
     # What Spark's settings say of Arrow must not change what is on disk.
     state = replace(state, schema=as_written(state.schema))
     return StateLayout(
         columns=arrow_schema(spark, StructType([StructField(it.name, it.dataType) for it in rows.schema.fields])),
-        sent=(*sent, _ID),
+        sent=arrow_schema(spark, StructType([*sent, StructField(_ID, IntegerType())])),
         keys=tuple(places),
         key=as_written(arrow_schema(spark, key)),
         state=state,

@@ -37,19 +37,24 @@ def _as_written(kind: pa.DataType) -> pa.DataType:
 class StateLayout:
     """Rows come with the user's `columns` first, then what makes up the key as far as it is no column, and then the key's id.
 
-    `sent` is what Spark calls these, `keys` are the places of the key's values among them, `key` their names and types, and
-    `state` is what a key's state has. `mark` stands for key and state in what is written down: what another layout wrote is
+    `sent` are all these as Spark knows them, `keys` are the places of the key's values among them, `key` their names and types,
+    and `state` is what a key's state has. `mark` stands for key and state in what is written down: what another layout wrote is
     refused, and never read as if it were ours.
     """
 
     columns: pa.Schema
-    sent: tuple[str, ...]
+    sent: pa.Schema
     keys: tuple[int, ...]
     key: pa.Schema
     state: Shape
     results: Shape
     timeout: Timeout | None
     mark: bytes
+
+    @property
+    def packs(self) -> bool:
+        """Whether rows come many in one value. Where Spark drops late ones it has to see each of them."""
+        return self.timeout != "event"
 
     @cached_property
     def entry(self) -> pa.Schema:

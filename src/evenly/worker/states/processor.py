@@ -10,13 +10,13 @@ import pyarrow as pa
 
 from evenly.errors import SparkFailed
 from evenly.worker.engine import Row
-from evenly.worker.rows import converter, row_class
+from evenly.worker.rows import converter, row_class, rows_of
+from evenly.worker.settled import settle
 from evenly.worker.states.calls import BatchTimes, Calls
 from evenly.worker.states.identity import identity_of
 from evenly.worker.states.kept import KeptStates, Writing
 from evenly.worker.states.layout import StateLayout
-
-PACKED = "packed"
+from evenly.worker.states.packing import PACKED
 
 
 class KeyStates:
@@ -27,6 +27,7 @@ class KeyStates:
 
     def begin(self, handle: Any, chunks: Any) -> None:
         """A task begins: Spark's handle of it, and the list of chunks, which is the current group's at any time."""
+        settle()
         self._handle, self._chunks = handle, chunks
         layout = self._layout
         self._identity = identity_of(layout.key.types)
@@ -58,21 +59,38 @@ class KeyStates:
 
     def _groups(self, rows: Iterator[Any]) -> dict[Any, tuple[tuple[Any, ...], int, list[Row]]]:
         """The values, the id and the rows of each key, by what tells keys apart."""
-        keys, width, make, identity = self._layout.keys, len(self._layout.columns), self._row, self._identity
         groups: dict[Any, tuple[tuple[Any, ...], int, list[Row]]] = {}
-        number = len(self._layout.sent) - 1
-        for row in rows:
-            if not groups and tuple(row.__fields__[: number + 1]) != self._layout.sent:
-                raise SparkFailed(f"Spark gives the columns {row.__fields__} where {self._layout.sent} are to come first")
-            values = tuple(row)  # of a Row each look costs a search
-            raw = tuple([values[at] for at in keys])
+        identity = self._identity
+        for raw, number, row in self._sent_packed(rows) if self._layout.packs else self._sent_singly(rows):
             told = identity(raw)
             group = groups.get(told)
             if group is None:
-                group = groups[told] = (raw, values[number], [])
-            shown = values[:width]
-            group[2].append(tuple.__new__(make, self._converted(shown) if self._convert else shown))
+                groups[told] = (raw, number, [row])
+            else:
+                group[2].append(row)
         return groups
+
+    def _sent_packed(self, rows: Iterator[Any]) -> Iterator[tuple[tuple[Any, ...], int, Row]]:
+        """Of each row the values of its key, their id and what users see of it."""
+        keys, width, sent = self._layout.keys, len(self._layout.columns), self._layout.sent
+        for packed in rows:
+            batch = pa.ipc.read_record_batch(pa.py_buffer(packed[PACKED]), sent)
+            raw = zip(*(batch.column(at).to_pylist() for at in keys), strict=True)
+            shown = rows_of(batch.select(range(width)), self._row)
+            yield from zip(raw, batch.column(len(sent) - 1).to_pylist(), shown, strict=True)
+
+    def _sent_singly(self, rows: Iterator[Any]) -> Iterator[tuple[tuple[Any, ...], int, Row]]:
+        """The same of rows that Spark has to see, one by one."""
+        keys, width, names = self._layout.keys, len(self._layout.columns), tuple(self._layout.sent.names)
+        checked = False
+        for row in rows:
+            if not checked and tuple(row.__fields__[: len(names)]) != names:
+                raise SparkFailed(f"Spark gives the columns {row.__fields__} where {names} are to come first")
+            checked = True
+            values = tuple(row)  # of a Row each look costs a search
+            shown = values[:width]
+            made = tuple.__new__(self._row, self._converted(shown) if self._convert else shown)
+            yield tuple([values[at] for at in keys]), values[len(names) - 1], made
 
     def _converted(self, values: tuple[Any, ...]) -> list[Any]:
         """Nested values as users see them."""
@@ -124,17 +142,6 @@ class KeyStates:
             self._handle.deleteTimer(timer)
         if wanted is not None and wanted not in there:
             self._handle.registerTimer(wanted)
-
-
-def unpacked(schema: pa.Schema) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """For `mapInArrow`: the results that `KeyStates` packed, as rows."""
-
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for packed in batch.column(0):
-                yield pa.ipc.read_record_batch(pa.py_buffer(packed.as_py()), schema)
-
-    return run
 
 
 def _shown(kind: pa.DataType) -> Callable[[Any], Any] | None:
