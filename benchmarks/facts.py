@@ -59,15 +59,14 @@ class Making:
 
     def __init__(self) -> None:
         self.seconds = 0.0
-        self._tell = Teller.tell
-        making = self
+        told, making = Teller.tell, self
 
         def tell(teller: Teller, *args: Any, **options: Any) -> None:
             begun = time.thread_time()
-            making._tell(teller, *args, **options)
+            told(teller, *args, **options)
             making.seconds += time.thread_time() - begun
 
-        Teller.tell = tell  # type: ignore[method-assign]
+        Teller.tell = tell  # type: ignore[method-assign,assignment]
 
 
 def threads_s() -> float:
@@ -170,12 +169,17 @@ def main() -> None:
     for way in WAYS:
         middle = {name: statistics.median(one[name] for one in found[way]) for name in ("cpu_s", "seconds", "added_s")}
         share_pct = [100.0 * one["added_s"] / one["cpu_s"] for one in found[way]]
-        told = {"series": way} | middle | {"share_pct": statistics.median(share_pct), "share_pct_most": max(share_pct)}
+        line: dict[str, object] = {
+            "series": way,
+            **middle,
+            "share_pct": statistics.median(share_pct),
+            "share_pct_most": max(share_pct),
+        }
         for name in ("cpu_s", "seconds"):
             if way != WAYS[0]:
                 ratio = paired_ratio([one[name] for one in found[way]], [one[name] for one in found[WAYS[0]]])
-                told |= {f"ratio_{name}": ratio.median, f"ratio_{name}_low": ratio.low, f"ratio_{name}_high": ratio.high}
-        results.append(told)
+                line |= {f"ratio_{name}": ratio.median, f"ratio_{name}_low": ratio.low, f"ratio_{name}_high": ratio.high}
+        results.append(line)
     results += [{"series": "one record", "instances": it, "cpu_us": record_us(it)} for it in (16, 1_000, 10_000)]
     if given.json:
         print_json("facts", {"rounds": given.rounds, "batches": given.batches}, results)
