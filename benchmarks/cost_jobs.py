@@ -1,4 +1,4 @@
-"""Whole jobs of unequal rows: `repartition(k)`, 32 and 128 partitions, a first run of `apply_by_cost` and a learnt one."""
+"""Whole jobs of unequal rows: `repartition(k)`, 32 and 128 partitions, first runs of `apply_by_cost` and a learnt one."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ from evenly.errors import InvalidParameter
 from evenly.lab.papers.applications.catalogue import DOCUMENTS_FILE, _lengths, reach_application, tweet_application
 from evenly.lab.papers.recorded_data import DATA_VARIABLE, find_recorded
 from evenly.lab.trials.rows import Stamped, TimedBatch, Trial
+from evenly.spark.costs.options import FirstRun
 
 K, FILES = 8, 4
 SIZES = (500, 2_000, 10_000, 100_000)
@@ -37,9 +38,17 @@ WIDTHS = {"narrow": 0, "10 kB": 10_000}
 LEARNING_SEED = 99
 BEHIND_S = 0.005
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]  # workers cannot import benchmarks
-WAYS = {"k": "repartition(k)", "32": "32 partitions", "128": "128 partitions", "first": "first run", "learnt": "learnt"}
+WAYS = {
+    "k": "repartition(k)",
+    "32": "32 partitions",
+    "128": "128 partitions",
+    "first": "first run",
+    "pieces": "first run in pieces",
+    "learnt": "learnt",
+}
 """The ways as they are asked for, and as they are told."""
-PLAIN, FIRST, LEARNT = WAYS["k"], WAYS["first"], WAYS["learnt"]
+USUAL_WAYS = [short for short in WAYS if short != "pieces"]
+PLAIN, FIRST, PIECES, LEARNT = WAYS["k"], WAYS["first"], WAYS["pieces"], WAYS["learnt"]
 PARTITIONS = {PLAIN: K, WAYS["32"]: 32, WAYS["128"]: 128}
 JOB_S, BYTES_PER_S, WRITTEN_PER_S, LONGER = 0.7, 60e6, 200e6, 1.1
 """For the estimate: what a job takes that costs nothing, how fast wide rows are shuffled and written, and how much longer than
@@ -259,7 +268,7 @@ def _rounds(trial: Trial, folder: Path, cell: Cell, ways: Sequence[str], numbers
 def _ran(trial: Trial, df: DataFrame, way: str, model: CostModel) -> tuple[TimedBatch, evenly.CostWatch | None]:
     if way in PARTITIONS:
         return trial.round_robin(df, PARTITIONS[way]), None
-    return _by_cost(trial, df, model if way == LEARNT else None)
+    return _by_cost(trial, df, model if way == LEARNT else None, "in pieces" if way == PIECES else "evenly")
 
 
 def formula(model: CostModel, rows: int) -> float:
@@ -268,13 +277,15 @@ def formula(model: CostModel, rows: int) -> float:
     return uneven / (1.0 + uneven)
 
 
-def _by_cost(trial: Trial, df: DataFrame, costs: CostModel | None) -> tuple[TimedBatch, evenly.CostWatch]:
+def _by_cost(
+    trial: Trial, df: DataFrame, costs: CostModel | None, first_run: FirstRun = "evenly"
+) -> tuple[TimedBatch, evenly.CostWatch]:
     watch = evenly.CostWatch()
     function = Stamped(trial.function)
 
     def grouped() -> DataFrame:
         return evenly.apply_by_cost(
-            df, function, trial.schema, cost_key="key", instances=K, costs=costs, objective="completion", watch=watch
+            df, function, trial.schema, cost_key="key", instances=K, costs=costs, first_run=first_run, watch=watch
         )
 
     return trial.measured(grouped), watch

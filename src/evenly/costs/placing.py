@@ -14,9 +14,9 @@ from evenly.costs.model import CostModel
 from evenly.costs.shrinkage import seen_once
 from evenly.errors import InvalidParameter
 
-DealingWay = Literal["evenly", "in turn", "routers", "one router"]
-"""The same number of rows to each instance; by cost: in turn from the costliest row down, by a router for each part of the
-input, or by one router for all rows."""
+DealingWay = Literal["evenly", "in pieces", "in turn", "routers", "one router"]
+"""The same number of rows to each instance; in three rounds of pieces, each smaller; by cost: in turn from the costliest row
+down, by a router for each part of the input, or by one router for all rows."""
 DEALING_WAYS: tuple[DealingWay, ...] = ("in turn", "routers", "one router")
 
 
@@ -60,7 +60,7 @@ class DealingChoice:
     @property
     def by_cost(self) -> bool:
         """Whether rows are dealt by their estimates, in whatever way."""
-        return self.way != "evenly"
+        return self.way in DEALING_WAYS
 
     @property
     def gain(self) -> float:
@@ -85,6 +85,29 @@ _SEEN_AT_ONCE = 10_000
 """So many rows a router sees at a time: Spark's default for batches of Arrow."""
 _LEFT_BY_ROUTERS = 1.5
 _LEFT_IN_TURN = 1.3
+
+
+_UNKNOWN_SPREAD = 1.5
+_LEAST_UNEVEN = 0.02
+_MOST_BYTES = 64 << 20
+
+
+def choose_first_dealing(instances: int, *, rows: int | None, size_bytes: int | None) -> DealingChoice:
+    """Decide for a batch of which no costs are known, where pieces were asked for.
+
+    In pieces, unless there are so many rows that equal parts come out even whatever they cost. Where their number is not known
+    64 MiB are that many.
+    """
+    unknown = "nothing is known of costs yet"
+    if instances == 1:
+        return DealingChoice(reason="evenly: there is one instance")
+    if rows and unevenness(_UNKNOWN_SPREAD, rows, instances) < _LEAST_UNEVEN:
+        return DealingChoice(rows=rows, reason=f"evenly: {unknown}, and {rows:,} rows even out")
+    if not rows and size_bytes is not None and size_bytes > _MOST_BYTES:
+        return DealingChoice(reason=f"evenly: {unknown}, and the rows of {size_bytes >> 20:,} MiB even out")
+    return DealingChoice(
+        "in pieces", rows or 0, reason=f"in pieces: {unknown}, and slots that are free first take the small ones"
+    )
 
 
 def choose_dealing(

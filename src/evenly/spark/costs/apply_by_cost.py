@@ -12,16 +12,17 @@ from pyspark.sql.types import StructType
 
 from evenly.costs.call_options import ONE_ROW_AT_A_TIME, CallOptions
 from evenly.costs.model import CostModel
-from evenly.costs.placing import DealingChoice, choose_dealing
+from evenly.costs.placing import DealingChoice, choose_dealing, choose_first_dealing
 from evenly.costs.scheduler import EVEN_TIMES_EVERY
 from evenly.errors import InvalidParameter, StreamingMismatch
 from evenly.instances import AUTO, Instances
 from evenly.spark.costs.candidates import candidate_keys, with_candidates
-from evenly.spark.costs.options import CostKey, Objective, StageOptions, checked_key, slots_for
+from evenly.spark.costs.options import CostKey, FirstRun, Objective, StageOptions, checked_key, slots_for
 from evenly.spark.costs.row_ids import with_id
 from evenly.spark.costs.saved_costs import load_costs
 from evenly.spark.costs.stage import CallStage, results_of
 from evenly.spark.costs.watch import CostWatch
+from evenly.spark.features import Feature, has
 from evenly.spark.frames import check_frame
 from evenly.spark.jvm.sizes import size_of
 from evenly.spark.remembering.costs import cost_memory
@@ -42,6 +43,7 @@ def apply_by_cost(
     objective: Objective = "completion",
     call: CallOptions = ONE_ROW_AT_A_TIME,
     routers: int | None = None,
+    first_run: FirstRun = "evenly",
     watch: CostWatch | None = None,
     remember: Where | None = None,
 ) -> DataFrame:
@@ -66,6 +68,9 @@ def apply_by_cost(
       limit. By default one row at a time, and the first that fails ends the job; `worker_errors` raises that as its class.
     - `routers`: tasks that deal out the rows through Python; None: none, but where they are expected to pay (few rows, or one
       that costs as much as half an instance's work). Else rows are dealt in turn from the costliest down, in the JVM.
+    - `first_run`: how rows go out while nothing is known of costs. "evenly": as with `repartition(instances)`. "in pieces": in
+      three tasks for each instance, large ones first and small ones for the slots that are free first, which evens out few rows
+      that differ widely; two more tasks for each slot is what it takes.
     - `watch`: a `CostWatch` that says what was decided and measured, and gives a model for the next run.
     - `remember`: instead of `costs`, a folder on any path that Spark can write to, or a name below the one of the setting
       `spark.evenly.remember`. What is measured is written there after the first action on the result, and read by the next
@@ -78,7 +83,7 @@ def apply_by_cost(
     if df.isStreaming:
         raise StreamingMismatch("apply_by_cost works on a batch DataFrame: use stream_apply_by_cost for a stream")
     chosen = slots_for(df.sparkSession, instances)
-    options = StageOptions(chosen.number, objective, routers, call)
+    options = StageOptions(chosen.number, objective, routers, call, first_run)
     check_watch(watch)
     kept = cost_memory(df, remember, None if cost_key is None else checked_key(cost_key), costs=costs)
     model = kept.model() if kept is not None else None if costs is None else loaded(costs, df.sparkSession)
@@ -90,19 +95,19 @@ def apply_by_cost(
     expressions = chosen_key(cost_key, model)
     stage = CallStage.of(df, function, schema, options)
     if model is not None:
-        decision = decided(df, stage, model)
+        decision = decided(df, stage, model) if model.rows > 0.0 else first_decided(df, stage)
         _LOG.info("apply_by_cost, %d instances: %s", chosen.number, decision.reason)
         ran = scheduled(df, stage, model, decision, report=watch is not None)
         return results_of(ran if watch is None else watch.observe(ran, model, decision=decision))
-    decision = DealingChoice(reason="evenly: nothing is known of costs yet")
+    decision = first_decided(df, stage)
     _LOG.info("apply_by_cost, %d instances: %s", chosen.number, decision.reason)
     keyed = df if expressions is None else with_id(df, expressions)  # a key that is not there is an error, watched or not
     if watch is None:
-        return results_of(stage.evenly(df, report=False))
+        return results_of(run_first(stage, df, decision, report=False))
     if expressions is not None:
-        return results_of(watch.observe(stage.evenly(keyed), CostModel(expressions), decision=decision))
+        return results_of(watch.observe(run_first(stage, keyed, decision), CostModel(expressions), decision=decision))
     candidates = candidate_keys(df)
-    ran = stage.evenly(with_candidates(df, candidates), candidates=len(candidates))
+    ran = run_first(stage, with_candidates(df, candidates), decision, candidates=len(candidates))
     return results_of(watch.observe(ran, CostModel(), decision=decision, candidates=candidates))
 
 
@@ -110,6 +115,31 @@ def check_watch(watch: CostWatch | None) -> None:
     """Refuse what is no watch."""
     if not isinstance(watch, CostWatch | None):
         raise InvalidParameter(f"watch must be a CostWatch, got {watch!r}: make one with evenly.CostWatch()")
+
+
+def first_decided(df: DataFrame, stage: CallStage) -> DealingChoice:
+    """How `df` is dealt while nothing is known of costs."""
+    unknown = "nothing is known of costs yet"
+    if stage.options.first_run == "evenly":
+        return DealingChoice(reason=f"evenly: {unknown}")
+    if not stage.takes_pieces:
+        return DealingChoice(
+            reason=f"evenly: {unknown}, and small pieces are not for batches, several calls at once or arrival"
+        )
+    if not has(df.sparkSession, Feature.REPARTITION_BY_ID):
+        return DealingChoice(reason=f"evenly: {unknown}, and pieces need repartitionById, which this Spark does not have")
+    if len({name.lower() for name in df.columns}) < len(df.columns):
+        return DealingChoice(reason=f"evenly: {unknown}, and pieces need columns of different names")
+    size = size_of(df)
+    return choose_first_dealing(stage.options.instances, rows=size.rows, size_bytes=size.size_bytes)
+
+
+def run_first(
+    stage: CallStage, rows: DataFrame, decision: DealingChoice, *, report: bool = True, candidates: int = 0
+) -> DataFrame:
+    """The stage over `rows`, of which no costs are known."""
+    run = stage.in_pieces if decision.way == "in pieces" else stage.evenly
+    return run(rows, report=report, candidates=candidates)
 
 
 def decided(df: DataFrame, stage: CallStage, model: CostModel) -> DealingChoice:
@@ -137,6 +167,8 @@ def scheduled(df: DataFrame, stage: CallStage, model: CostModel, decision: Deali
     if decision.by_cost:
         keyed = with_id(df, model.expressions, order=stage.options.order)
         return stage.by_cost(keyed, model, report=report, way=decision.way)
+    if decision.way == "in pieces":
+        return run_first(stage, with_id(df, model.expressions) if model.expressions else df, decision, report=report)
     every = EVEN_TIMES_EVERY if model.rows > 0.0 else 1
     keyed = with_id(df, model.expressions) if model.expressions else df
     return stage.evenly(keyed if report else df, report=report, time_every=every)

@@ -16,10 +16,11 @@ from evenly.costs.dealing import DealingRule
 from evenly.costs.model import CostModel
 from evenly.costs.placing import DEALING_WAYS, DealingWay
 from evenly.costs.report import InstanceReport
+from evenly.costs.rounds import ROUNDS
 from evenly.errors import InvalidParameter
 from evenly.kernels.types import F64
 from evenly.spark.arrow_schema import arrow_schema
-from evenly.spark.costs.dealing import deal_in_turn
+from evenly.spark.costs.dealing import deal_in_pieces, deal_in_turn
 from evenly.spark.costs.options import StageOptions, checked_schema, one_attempt
 from evenly.spark.costs.routing import route
 from evenly.spark.costs.skipped import LETTER_TYPE
@@ -67,14 +68,21 @@ class CallStage:
 
     def evenly(self, rows: DataFrame, *, report: bool = True, time_every: int = 1, candidates: int = 0) -> DataFrame:
         """The same number of rows to each instance."""
-        placed = rows.repartition(self.options.instances)
+        placed = rows.repartition(instances := self.options.instances)
         if self.work.batch_rows is not None and self.options.objective != "arrival" and ID in rows.columns:
             placed = placed.sortWithinPartitions(ID)  # batches of one key tell what the key costs
-        calls = replace(self.work.calls, time_every=time_every)
-        # All reports come to the driver: together they have a bound, however many instances there are.
-        most = min(MOST_MEASURED, max(_LEAST_MEASURED, _MOST_IN_ALL // self.options.instances))
-        work = replace(self.work, calls=calls, report=report, candidates=candidates, most_measured=most)
-        return self._run(placed, work)
+        return self._run_measured(placed, instances, report=report, time_every=time_every, candidates=candidates)
+
+    def in_pieces(self, rows: DataFrame, *, report: bool = True, candidates: int = 0) -> DataFrame:
+        """Rows in three rounds of pieces, each smaller than the one before, which slots take as they come free."""
+        placed = deal_in_pieces(rows, self.options.instances)
+        return self._run_measured(placed, ROUNDS * self.options.instances, report=report, time_every=1, candidates=candidates)
+
+    @property
+    def takes_pieces(self) -> bool:
+        """Whether the function is called for a row at a time: calls at once and batches get fewer in a small piece."""
+        call = self.options.call
+        return call.threads == 1 and call.batch_rows is None and self.options.objective != "arrival"
 
     def by_cost(
         self,
@@ -112,6 +120,12 @@ class CallStage:
         if objective == "batch-time" and (call.threads > 1 or call.batch_rows is not None):
             return placed.sortWithinPartitions(F.desc(ESTIMATE), ID)
         return placed
+
+    def _run_measured(self, placed: DataFrame, tasks: int, *, report: bool, time_every: int, candidates: int) -> DataFrame:
+        calls = replace(self.work.calls, time_every=time_every)
+        # All reports come to the driver: together they have a bound, however many tasks there are.
+        most = min(MOST_MEASURED, max(_LEAST_MEASURED, _MOST_IN_ALL // tasks))
+        return self._run(placed, replace(self.work, calls=calls, report=report, candidates=candidates, most_measured=most))
 
     def _run(self, placed: DataFrame, work: Work) -> DataFrame:
         if not work.report:  # nobody asks what rows cost

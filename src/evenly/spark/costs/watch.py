@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from evenly.costs.model import CostModel
 from evenly.costs.placing import DealingChoice
 from evenly.costs.report import InstanceReport
+from evenly.costs.rounds import by_slot
 from evenly.costs.scheduler import BatchDecision
 from evenly.errors import InvalidParameter
 from evenly.facts.of_costs import cost_batch
@@ -103,13 +104,14 @@ class CostWatch:
         if self._kept is not None:
             before = self._model.copy()
 
-            def learnt(told: tuple[InstanceReport, ...]) -> CostModel:
-                self._tell(told)
-                return _learnt(before, candidates, _numbered(told))
+            def learnt(told: tuple[InstanceReport, ...]) -> tuple[CostModel, float]:
+                reports = self._placed(told)
+                self._tell(reports)
+                return _learnt(before, candidates, reports), imbalance_pct(_busy_s(reports))
 
             self._kept.await_reports(name, learnt)
         else:
-            self._facts.await_reports(ran.sparkSession, name, lambda told: self._tell(_read(told)))
+            self._facts.await_reports(ran.sparkSession, name, lambda told: self._tell(self._placed(_read(told))))
         return ran.observe(self._observation, F.expr(f"collect_list({REPORT}) as {REPORT}"))
 
     def take(self, batch_id: int, decision: BatchDecision, reports: Sequence[InstanceReport], model: CostModel) -> None:
@@ -134,7 +136,7 @@ class CostWatch:
 
     @property
     def reports(self) -> tuple[InstanceReport, ...]:
-        """The report of every instance."""
+        """The report of every instance; in pieces that of every piece, and its instance is the slot that ran it."""
         return self._scheduled() or ()
 
     @property
@@ -153,11 +155,7 @@ class CostWatch:
     @property
     def busy_s(self) -> F64:
         """The measured work of each instance."""
-        told = self.reports
-        busy_s = np.zeros(max((report.instance for report in told), default=-1) + 1)
-        for report in told:
-            busy_s[report.instance] += report.busy_s
-        return busy_s
+        return _busy_s(self.reports, self._over.number if self.reports and self._decision.way == "in pieces" else 0)
 
     @property
     def imbalance_pct(self) -> float:
@@ -190,13 +188,24 @@ class CostWatch:
             told = self._observation.get.get(REPORT)
             if told is not None:
                 self._ran = None
-                self._known = _numbered(_read([bytes(data) for data in told]))
+                self._known = self._placed(_read([bytes(data) for data in told]))
                 self._tell(self._known)
         return self._known
+
+    def _placed(self, reports: Sequence[InstanceReport]) -> tuple[InstanceReport, ...]:
+        return _numbered(by_slot(reports) if self._decision.way == "in pieces" else reports)
 
     def _tell(self, reports: Sequence[InstanceReport]) -> None:
         if reports:
             self._facts.tell(lambda _: cost_batch(0, reports))
+
+
+def _busy_s(reports: Sequence[InstanceReport], instances: int = 0) -> F64:
+    """The work of each instance, of so many at least."""
+    busy_s = np.zeros(max([instances, *(report.instance + 1 for report in reports)]))
+    for report in reports:
+        busy_s[report.instance] += report.busy_s
+    return busy_s
 
 
 def _learnt(model: CostModel, candidates: tuple[str, ...], told: tuple[InstanceReport, ...]) -> CostModel:

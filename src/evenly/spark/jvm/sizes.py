@@ -21,11 +21,12 @@ _NOBODY_KNOWS = 2**50
 
 @dataclass(frozen=True)
 class Size:
-    """Rows of a batch, their bytes each, and the tasks that can run at once; None: not known."""
+    """Rows of a batch, their bytes each, the tasks that can run at once, and the bytes of all rows; None: not known."""
 
     rows: int | None = None
     row_bytes: float | None = None
     slots: int | None = None
+    size_bytes: int | None = None
 
 
 def size_of(df: DataFrame, *, last_rows: int = 0) -> Size:
@@ -41,7 +42,7 @@ def size_of(df: DataFrame, *, last_rows: int = 0) -> Size:
     except Py4JError:
         rows = size = None
     known = rows if rows is not None else last_rows or None
-    return Size(known, size / known if known and size is not None else None, slots)
+    return Size(known, size / known if known and size is not None else None, slots, size)
 
 
 def _counted(plan: Any) -> tuple[int | None, int | None]:

@@ -11,7 +11,6 @@ from pyspark.sql import DataFrame
 from evenly.costs.model import CostModel
 from evenly.costs.report import InstanceReport
 from evenly.errors import InvalidParameter, UnknownColumn
-from evenly.measures.load import imbalance_pct
 from evenly.remembered import PastRun, Subject
 from evenly.spark.jvm.outcomes import await_outcome
 from evenly.spark.remembering.store import Begun, Store, Where, now
@@ -43,8 +42,8 @@ class CostMemory:
         # Where no column told costs, they are all tried again.
         return found[-1] if found and found[-1].rows > 0.0 and found[-1].expressions else None
 
-    def await_reports(self, observation: str, learnt: Callable[[tuple[InstanceReport, ...]], CostModel]) -> None:
-        """Have what the observation of this name brings written as the model that `learnt` makes of it."""
+    def await_reports(self, observation: str, learnt: Callable[[tuple[InstanceReport, ...]], tuple[CostModel, float]]) -> None:
+        """Have what the observation of this name brings written as the model, and the imbalance, that `learnt` makes of it."""
         begun = self._begun
 
         def take(row: Any) -> bool:
@@ -53,9 +52,9 @@ class CostMemory:
             rows = sum(report.rows for report in reports)
             if begun is None or not rows:
                 return False
-            busy_pct = imbalance_pct([report.busy_s for report in reports])
+            model, busy_pct = learnt(reports)
             run = PastRun(now(), begun.did, begun.why, rows, None, busy_pct, anew=False, judged="costs are learnt in every run")
-            self._store.ended(begun, run, learnt(reports).to_json())
+            self._store.ended(begun, run, model.to_json())
             return True
 
         await_outcome(self._df.sparkSession, observation, take)

@@ -1,0 +1,54 @@
+"""Rows of unknown cost in three rounds of pieces: the large ones first, the small ones for the slots that are free first.
+
+Spark starts tasks in the order of their numbers as slots come free. A slot that got costly rows is still at its large piece
+when the others take the small ones. Nothing need be known of costs for that; where they are all alike, all that it takes is two
+more tasks for each instance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from evenly.costs.report import InstanceReport
+from evenly.costs.turns import first_instance
+from evenly.kernels.types import F64, I64
+
+ROUNDS = 3
+ENDS = (3 << 30, 15 << 28)
+"""Of 2^32: each round has 3/4 of what is left over, and the last one the rest."""
+TURNS = 2**31 - 1
+BY_TURN, BY_PART = 3_242_174_889, 2_447_445_414
+"""2^32 over the plastic number and over its square: sums of multiples of both lie evenly in 2^32."""
+
+
+def shares(instances: int) -> F64:
+    """The part of all rows that each piece gets, in the order in which Spark starts them."""
+    return np.repeat(np.diff([0, *ENDS, 2**32]) / (2**32 * instances), instances)
+
+
+def piece_of(positions: I64, part: int, instances: int) -> I64:
+    """The piece of each row of a part of the input, by its position. The pieces of an instance get as many rows of the part
+    together as those of another, or one more; each piece gets its share, but for some rows."""
+    turn, instance = np.divmod(positions + first_instance(2 * part, instances), instances)
+    drawn = ((turn & TURNS) * BY_TURN + part * BY_PART) % 2**32
+    return instance + instances * np.searchsorted(ENDS, drawn, side="right")
+
+
+def by_slot(reports: Sequence[InstanceReport]) -> list[InstanceReport]:
+    """The reports of pieces, their instance that of the slot which ran them: an instance is then what one slot did, one piece
+    after the other.
+
+    Which of the slots of an executor that were free took a piece is not told, and does not matter: the one that was free
+    longest.
+    """
+    ended: dict[int, tuple[float, str]] = {}
+    placed: list[InstanceReport] = []
+    for report in sorted(reports, key=lambda it: (it.first_s, it.instance)):
+        free = [slot for slot, (at_s, executor) in ended.items() if executor == report.executor and at_s <= report.first_s]
+        slot = min(free, key=lambda slot: ended[slot], default=len(ended))
+        ended[slot] = (report.last_s, report.executor)
+        placed.append(replace(report, instance=slot))
+    return placed

@@ -1,0 +1,114 @@
+"""Rows of unknown cost in three rounds of pieces: exact sizes, nothing lost where costs are alike, much gained where not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import naive
+from evenly.costs import CostMeter
+from evenly.costs.placing import DEALING_WAYS, choose_first_dealing
+from evenly.costs.rounds import by_slot, piece_of, shares
+
+
+def dealt(rows, parts, instances):
+    """The piece of each row, where every part of the input has as many, or one more."""
+    return np.concatenate([piece_of(np.arange((rows + part) // parts), part, instances) for part in range(parts)])
+
+
+def ends(costs, pieces, slots):
+    """When the last slot ends, over the mean: slots take pieces in order as they come free."""
+    work = np.bincount(pieces, costs, minlength=3 * slots)
+    return naive.list_scheduled(work.tolist(), [1.0] * slots) * slots / costs.sum()
+
+
+@pytest.mark.parametrize("instances", [1, 2, 3, 8, 64, 1_000])
+def test_pieces_descend_and_are_all_of_the_rows(instances):
+    cut = shares(instances)
+    assert cut.size == 3 * instances
+    assert cut.sum() == pytest.approx(1.0)
+    assert (np.diff(cut) <= 0.0).all()
+    assert cut[::instances] * instances == pytest.approx([0.75, 0.1875, 0.0625])
+
+
+@pytest.mark.parametrize("instances", [1, 2, 3, 8, 64])
+@pytest.mark.parametrize("part", [0, 1, 2, 199])
+@pytest.mark.parametrize("rows", [0, 1, 5, 64, 1_000])
+def test_an_instance_gets_as_many_rows_of_a_part_as_the_others(instances, part, rows):
+    counts = np.bincount(piece_of(np.arange(rows), part, instances), minlength=3 * instances)
+    assert np.ptp(counts.reshape(3, instances).sum(axis=0)) <= 1
+
+
+@pytest.mark.parametrize(("rows", "parts"), [(20_000, 1), (2_000, 4), (500, 4), (2_000, 200), (500, 200), (2_000, 1_000)])
+@pytest.mark.parametrize("instances", [2, 8, 32])
+def test_pieces_have_their_share_of_the_rows_however_many_parts_the_input_has(rows, parts, instances):
+    counts = np.bincount(dealt(rows, parts, instances), minlength=3 * instances)
+    assert np.abs(counts - rows * shares(instances)).max() <= 6
+
+
+def test_rows_side_by_side_go_to_different_instances():
+    """Behind a sort rows that are alike lie side by side."""
+    pieces = piece_of(np.arange(8_000), 0, 8)
+    assert all(len(set(turn % 8)) == 8 for turn in pieces.reshape(-1, 8))
+
+
+@pytest.mark.parametrize("instances", [2, 3, 8, 32])
+def test_costs_that_are_alike_end_together_as_with_equal_parts(instances):
+    assert naive.list_scheduled(shares(instances).tolist(), [1.0] * instances) * instances == pytest.approx(1.0)
+    rows = 500 * instances
+    assert ends(np.ones(rows), dealt(rows, 4, instances), instances) < 1.03
+
+
+@pytest.mark.parametrize(("rows", "saved"), [(500, 0.10), (2_000, 0.06)])
+def test_costs_that_differ_end_earlier_than_with_equal_parts(rows, saved):
+    rng = np.random.default_rng(5)
+    equal, ours = [], []
+    for _ in range(40):
+        costs = rng.exponential(1.0, rows) ** 1.5
+        equal.append(np.bincount(rng.permutation(rows) % 8, costs).max() * 8 / costs.sum())
+        ours.append(ends(costs, dealt(rows, 4, 8), 8))
+    assert np.mean(ours) < np.mean(equal) - saved
+
+
+def report(number, executor, first_s, last_s):
+    meter = CostMeter()
+    meter.add(np.zeros(1, np.int64), np.array([last_s - first_s]))
+    told = meter.report(instance=number, executor=executor, rows=1, busy_s=last_s - first_s)
+    return replace(told, first_s=first_s, last_s=last_s)
+
+
+def test_pieces_are_told_by_the_slot_that_ran_them():
+    ran = [
+        report(0, "a:1", 10.0, 19.0),
+        report(1, "b:1", 10.0, 14.0),
+        report(2, "a:1", 10.5, 15.0),
+        report(3, "b:1", 14.1, 18.0),  # behind 1, which its executor had ended; the other one was busy
+        report(4, "a:1", 15.2, 19.0),
+    ]
+    slots = {}
+    for one in by_slot(ran[::-1]):
+        slots.setdefault(one.instance, []).append((one.executor, one.first_s))
+    assert sorted(slots) == [0, 1, 2]
+    assert sorted(slots.values()) == [[("a:1", 10.0)], [("a:1", 10.5), ("a:1", 15.2)], [("b:1", 10.0), ("b:1", 14.1)]]
+    assert by_slot([]) == []
+
+
+@pytest.mark.parametrize(
+    ("known", "way"),
+    [
+        ({"rows": None, "size_bytes": None}, "in pieces"),
+        ({"rows": 2_000, "size_bytes": 1 << 40}, "in pieces"),
+        ({"rows": None, "size_bytes": 1 << 20}, "in pieces"),
+        ({"rows": None, "size_bytes": 1 << 30}, "evenly"),
+        ({"rows": 1_000_000, "size_bytes": None}, "evenly"),
+    ],
+)
+def test_so_many_rows_that_they_even_out_are_not_cut(known, way):
+    choice = choose_first_dealing(8, **known)
+    assert choice.way == way
+    assert not choice.by_cost
+    assert choice.way not in DEALING_WAYS
+    assert choice.reason.startswith(f"{way}: nothing is known of costs yet, and ")
+    assert choose_first_dealing(1, **known).way == "evenly"
