@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -13,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import quick_java
+import quick_python
+from faults.cluster import DAEMON
 from faults.runner import Runner
 from faults.schedule import KINDS, OPERATIONS, Schedule, draw
 from faults.table import table
@@ -22,6 +25,7 @@ _GOOD = {"right", "refused", "skipped"}
 
 def main() -> int:
     quick_java.hurry()
+    _fork_ready_workers()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended from outside"))  # the cluster must not outlive its campaign
     asked = _asked()
     if asked.schedule:
@@ -37,6 +41,13 @@ def main() -> int:
             _say(draw(seed).told())
         return 0
     return _campaign(seeds, asked)
+
+
+def _fork_ready_workers() -> None:
+    """Python workers are forked with their imports done, as in `make test`: every killed executor starts them anew."""
+    folder = str(Path(quick_python.__file__).with_name(quick_python.DAEMON))
+    os.environ["PYTHONPATH"] = os.pathsep.join([folder, *filter(None, [os.environ.get("PYTHONPATH")])])
+    os.environ[DAEMON] = quick_python.DAEMON
 
 
 def _campaign(seeds: list[int], asked: argparse.Namespace) -> int:
