@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pyarrow as pa
 import pytest
 
@@ -36,6 +38,22 @@ def test_what_is_not_there_has_nothing_in_it_and_needs_no_removal(spark, tmp_pat
     folder.copy("x", "y")
     folder.remove("x")
     assert not (tmp_path / "missing").exists()
+
+
+def test_a_file_is_replaced_whole_under_readers_and_is_beside_no_checksum_of_another(spark, tmp_path):
+    folder, reading = Folder(spark, str(tmp_path)), Folder(spark, str(tmp_path))
+    folder.write("one", "0")
+    with ThreadPoolExecutor(2) as threads:
+        written = [threads.submit(folder.write, "one", str(number) * 700) for number in range(10)]
+        while not all(it.done() for it in written):
+            assert len(set(reading.read("one"))) == 1
+    assert all(it.result() is None for it in written)
+    assert folder.read("one")[:1].isdigit()
+    # A driver that is killed between the two steps leaves the file without its checksum.
+    checksum = tmp_path / ".one.crc"
+    assert sorted(tmp_path.iterdir()) == [checksum, tmp_path / "one"]
+    checksum.unlink()
+    assert len(folder.read("one")) == 700
 
 
 def test_the_arrow_schema_follows_the_settings_of_the_session(spark):

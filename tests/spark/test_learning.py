@@ -117,6 +117,20 @@ def test_rows_that_nothing_has_counted_are_of_no_known_number(spark, skewed, tmp
     kept_but_not_yet_read.unpersist()
 
 
+@pytest.mark.parametrize("weight", [None, "1 + key % 2"])
+def test_a_number_of_rows_that_is_much_too_large_is_no_reason_to_learn_from_few(skewed, weight, monkeypatch):
+    def learnt():
+        return evenly.learn_mapping(skewed, key="key", instances=8, weight=None if weight is None else F.expr(weight))
+
+    def uncounted(_):
+        return None, False
+
+    monkeypatch.setattr(learning, "rows_known", lambda _: (10**9, True))  # as Spark counts again what it has lost and made anew
+    found = learnt()
+    monkeypatch.setattr(learning, "rows_known", uncounted)
+    assert found == learnt()
+
+
 def test_a_small_input_is_counted_whole_in_however_many_partitions(spark):
     keys = zipf(1.0, 2_000).draw(100_000, seed=6)
     df = spark.createDataFrame(pa.table({"key": keys})).repartition(3).persist()

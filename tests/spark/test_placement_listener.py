@@ -165,6 +165,7 @@ def test_unions_that_are_right_are_not_told(spark, told):
     for frame in (
         one.union(two).groupBy("u", "slot").agg(F.collect_list("v")),
         one.union(other).groupBy("day").agg(F.collect_list("v")),
+        one.union(other).groupBy("slot").count(),  # the load of each instance
         one.union(other).groupBy("u").agg(F.max("slot").alias("slot")).groupBy("u", "slot").count(),
         one.union(other).drop("slot").transform(evenly.by_key, key="u", mapping=mapping).groupBy("u", "slot").count(),
         one.groupBy("u", "slot").count().union(other.groupBy("u", "slot").count()),

@@ -27,6 +27,15 @@ def test_all_are_taken_where_there_are_few_or_all_are_asked_for():
     assert Sampling(None, 10**9, exactly=True).stands == 1
 
 
+def test_a_sample_much_smaller_than_asked_for_shows_that_the_number_of_rows_was_wrong():
+    counted = Sampling(1_000, 10**9, exactly=True)
+    assert counted.least == 500
+    assert counted.uncounted() == Sampling(1_000)
+    assert [
+        it.least for it in (Sampling(None), Sampling(1_000), Sampling(1_000, 10**9), Sampling(1_000, 900, exactly=True))
+    ] == [0] * 4
+
+
 @pytest.mark.parametrize("sampling", [Sampling(1_000), Sampling(1_000, 5_000)])
 def test_rows_that_are_not_counted_stand_for_what_their_places_say(sampling):
     assert sampling.stands is None

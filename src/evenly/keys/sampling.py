@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 _LEAST_WANTED = 250_000
 """Fewer are not worth a coarser mapping: so many cost some tenths of a second of one core."""
@@ -33,6 +33,15 @@ class Sampling:
         if self.wanted is None or (self.most is not None and self.most <= self.wanted):
             return 1
         return self.most // self.wanted if self.most is not None and self.exactly else None
+
+    @property
+    def least(self) -> int:
+        """Fewer rows in the sample show that there are not as many as was said; 0 where that is no matter."""
+        return 0 if self.wanted is None or self.stands in (None, 1) else self.wanted // 2
+
+    def uncounted(self) -> Sampling:
+        """The same where nothing is known of the number of rows."""
+        return replace(self, most=None, exactly=False)
 
     @property
     def tasks(self) -> int | None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import re
+import threading
+import time
 import uuid
 from contextlib import suppress
 from functools import cached_property
@@ -20,6 +22,9 @@ _LOG = logging.getLogger(__name__)
 _GLOB = re.compile(r"([\\{}\[\]*?])")
 _HOST = re.compile(r"(?:file:)?//([^/]+)", re.IGNORECASE)
 """A local path that begins with two slashes: what follows them is a host's name."""
+_LOCAL = frozenset({"org.apache.hadoop.fs.LocalFileSystem", "org.apache.hadoop.hive.ql.io.ProxyLocalFileSystem"})
+_PUTTING = threading.Lock()
+_PAUSES_S = (0.01, 0.05)
 
 
 def as_it_is(path: str) -> str:
@@ -130,18 +135,21 @@ class Folder:
         other tools no longer fits. That is told as such, or passed over where the caller compares the content with a checksum
         of its own (`checked_by_caller`).
         """
-        try:
-            return self._read(self._files, name)
-        except Py4JJavaError as error:
-            if error.java_exception.getClass().getSimpleName() != "ChecksumException":
-                raise
-            if not checked_by_caller:
-                raise DamagedData(
-                    f"{self.path}/{name} does not fit the checksum in .{name}.crc beside it: delete .{name}.crc if you have "
-                    f"restored or edited {name} yourself, else restore {name} from a backup"
-                ) from error
+        for again in (*_PAUSES_S, None):
+            try:
+                return self._read(self._files, name)
+            except Py4JJavaError as error:
+                if error.java_exception.getClass().getSimpleName() != "ChecksumException":
+                    raise
+                if again is not None:  # it may have been replaced while it was read
+                    time.sleep(again)
+                elif not checked_by_caller:
+                    raise DamagedData(
+                        f"{self.path}/{name} does not fit the checksum in .{name}.crc beside it: delete .{name}.crc if you "
+                        f"have restored or edited {name} yourself, else restore {name} from a backup"
+                    ) from error
         _LOG.warning("%s/%s does not fit the checksum in .%s.crc beside it, and is read without it", self.path, name, name)
-        return self._read(self._files.getRawFileSystem(), name)
+        return self._read(self._plain_files or self._files.getRawFileSystem(), name)
 
     def _read(self, files: Any, name: str) -> bytes:
         stream = files.open(self._path(name))
@@ -158,12 +166,17 @@ class Folder:
             raise self._unwritable(name, error) from error
 
     @cached_property
-    def _replaces_by_rename(self) -> bool:
-        """Whether a file is put in another's place by plain `rename`, as on a local disk of POSIX.
+    def _plain_files(self) -> Any:
+        """The files of a local disk of POSIX as they are, without Hadoop's checksums; None for other file systems.
 
-        Hadoop's way to overwrite starts processes there (`stat`, `readlink`), and removes the old file before.
+        There plain `rename` puts a file in another's place. Hadoop's way to overwrite starts processes (`stat`, `readlink`) and
+        removes the old file before. Hive has a local file system of its own, and which of both a session has is by chance.
         """
-        return os.name == "posix" and str(self._files.getClass().getName()) == "org.apache.hadoop.fs.LocalFileSystem"
+        if os.name != "posix" or str(self._files.getClass().getName()) not in _LOCAL:
+            return None
+        plain = self._jvm.org.apache.hadoop.fs.RawLocalFileSystem()
+        plain.initialize(self._jvm.java.net.URI("file:///"), self._settings)
+        return plain
 
     def make(self, name: str, text: str) -> bool:
         """Write a file that is not there yet, whole; whether it was so. One that is there stays as it is."""
@@ -193,14 +206,23 @@ class Folder:
                 stream.write(text.encode())
             finally:
                 stream.close()
-            if how.name() == "OVERWRITE" and self._replaces_by_rename and not self._files.isDirectory(self._path(name)):
-                self._check(self._files.rename(partial, self._path(name)), f"put {name} in its place")
+            if how.name() == "OVERWRITE" and self._plain_files is not None and not self._files.isDirectory(self._path(name)):
+                self._put(partial, name)
             else:
                 self._renamed(partial, self._path(name), how)
         except BaseException:
             with suppress(Py4JJavaError):  # a disk that is full stays so with half a file on it
                 self._files.delete(partial, False)  # noqa: FBT003 - Java
             raise
+
+    def _put(self, partial: Any, name: str) -> None:
+        """Rename on a local disk. No checksum is beside a file that it is not of, also not after a crash between two steps."""
+        checksum, target = self._path(f".{partial.getName()}.crc"), self._path(f".{name}.crc")
+        with _PUTTING:
+            self._plain_files.delete(target, False)  # noqa: FBT003 - Java
+            self._check(self._plain_files.rename(partial, self._path(name)), f"put {name} in its place")
+            if self._plain_files.exists(checksum):
+                self._check(self._plain_files.rename(checksum, target), f"put {target.getName()} in its place")
 
     def _renamed(self, source: Any, target: Any, how: Any) -> None:
         gateway: Any = self._spark.sparkContext._gateway

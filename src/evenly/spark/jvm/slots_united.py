@@ -7,6 +7,7 @@ groups. Columns are followed through the logical plan, from unions upwards: a ph
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +28,8 @@ _GROUPS_BY = {
     "FlatMapCoGroupsInArrow": ("leftAttributes", "rightAttributes"),
     "Window": ("partitionSpec",),
 }
+_BETWEEN = "\x1f\x1e"
+_TOLD_ID = re.compile(r"#(\d+)[A-Za-z]*$")
 _Mappings = dict[int, frozenset[str]]
 """The mappings of slots by the ids of their columns, of those that have several."""
 
@@ -91,7 +94,7 @@ class _Search:
             if kind == "Aggregate":
                 return {}  # its results are no slots any more, or groups by them were told
             if kind == "Project":
-                slots |= {_id(it): mappings for it in each(plan.projectList()) if (mappings := _used(it, slots))}
+                slots |= {_id(it): mappings for it in _named_of(plan.projectList(), slots) if (mappings := _used(it, slots))}
         return slots
 
     def _list(self, plan: Any, kind: str, slots: _Mappings) -> None:
@@ -100,7 +103,9 @@ class _Search:
         else:
             sides = [list(each(getattr(plan, name)())) for name in _GROUPS_BY.get(kind, ())]
         for columns in sides:
-            if any(_used(column, slots) for column in columns):
+            of_slots = [bool(_used(column, slots)) for column in columns]
+            # An aggregate by slots alone is of instances, not of keys: how many rows each has.
+            if any(of_slots) and not (kind == "Aggregate" and all(of_slots)):
                 self.found.append(SlotsUnited(tuple(dict.fromkeys(map(column_name, columns)))))
 
 
@@ -110,7 +115,7 @@ def _united(union: Any, parts: list[Any], slots: _Mappings) -> Iterator[tuple[in
     for part in parts:
         of_part = dict(_marked(part))
         if slots:
-            of_part |= {at: slots[_id(it)] for at, it in enumerate(each(part.output())) if _id(it) in slots}
+            of_part |= {at: slots[column] for at, column in enumerate(_ids(part.output())) if column in slots}
         for at, mappings in of_part.items():
             found[at] = found.get(at, frozenset()) | mappings
     for at, mappings in found.items():
@@ -131,6 +136,26 @@ def _used(expression: Any, slots: _Mappings) -> frozenset[str]:
     """The mappings of the slots that an expression is made of."""
     used = [slots.get(_id(it), frozenset()) for it in each(expression.references().toSeq())]
     return frozenset().union(*used)
+
+
+def _named_of(expressions: Any, slots: _Mappings) -> Iterator[Any]:
+    """Those of many expressions that give something made of slots a name of its own, found by one call."""
+    texts = _texts(expressions)
+    for at, text in enumerate(texts):
+        if " AS " in text and (" more fields" in text or any(f"#{column}" in text for column in slots)):
+            yield expressions.apply(at)
+
+
+def _ids(columns: Any) -> list[int]:
+    """The ids of many columns, by one call where their texts tell them."""
+    told = [_TOLD_ID.search(text) for text in _texts(columns)]
+    found = [int(it.group(1)) for it in told if it]
+    return found if len(found) == len(told) else [_id(column) for column in each(columns)]
+
+
+def _texts(expressions: Any) -> list[str]:
+    texts = str(expressions.mkString(_BETWEEN)).split(_BETWEEN)
+    return texts if len(texts) == int(expressions.size()) else [str(it.toString()) for it in each(expressions)]
 
 
 def _id(column: Any) -> int:

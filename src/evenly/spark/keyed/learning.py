@@ -66,13 +66,20 @@ _TURN_SUMS = tuple(_SUMS)[1:]
 _SHARE_BITS = 15
 _SHARE = 2**_SHARE_BITS - 1
 """Of a bucket's heaviest id the parts that came in each turn are told in so many bits, all in one number."""
-_SQUARES, _OCTAVES = "squares", "octaves"
+_SQUARES, _ROWS, _OCTAVES = "squares", "rows", "octaves"
 _OF_LOADS = {"wrong": "if(load < 0D, 1D, 0D)", "varied": "stands * load * load"}
 """And what is summed besides where each row has a weight of its own."""
 _WHOLE_TYPES = (ByteType, ShortType, IntegerType, LongType)
 
 Weight = str | Column
 """What a row counts for: a column of numbers by its name, or an expression."""
+
+
+class _TooFewError(Exception):
+    """A sample is far smaller than the number of rows promised, so that number was wrong.
+
+    Spark before 4.3 counts a cached partition again each time that it is lost and made anew.
+    """
 
 
 def learn_mapping(
@@ -120,10 +127,18 @@ def learn_mapping(
     rows, whole = _loads(df, names, weight)
     weighted = weight is not None
     sampling = Sampling(None) if tolerance_pct is None else Sampling(rows_wanted(number, tolerance_pct), *rows_known(rows))
-    taken, ordered = _taken(rows, sampling, seed), not comes_shuffled(df)
-    by_bucket = _by_bucket(taken, sampling, fine_buckets(learner()), seed, weighted=weighted, ordered=ordered)
-    with described(df.sparkSession, f"learn mapping of {', '.join(names)}"):
-        counts = _counted(by_bucket, weighted=weighted)
+    ordered = not comes_shuffled(df)
+
+    def counted(sampling: Sampling) -> NativeCounts:
+        taken = _taken(rows, sampling, seed)
+        by_bucket = _by_bucket(taken, sampling, fine_buckets(learner()), seed, weighted=weighted, ordered=ordered)
+        with described(df.sparkSession, f"learn mapping of {', '.join(names)}"):
+            return _counted(by_bucket, weighted=weighted, least=sampling.least)
+
+    try:
+        counts = counted(sampling)
+    except _TooFewError:
+        counts = counted(sampling.uncounted())
     # Sums of whole numbers are exact, in any order, up to a limit.
     counts = counts if whole and counts.weights[:, 0].sum() < _EXACT else counts.coarse()
     mapping = replace(counts.mapping(learner, columns=names), types=type_names(df, names))
@@ -221,7 +236,7 @@ def _by_bucket(
         *(f"cast(least(log2({at[order]} + 1), {ORDER_BITS - 1}) as int) as {order}_octave" for order in ORDERS),
     )
     octaves = " | ".join(f"shiftleft(1L, {octave_bit(order)} + {order}_octave)" for order in ORDERS)
-    summed = {**_SUMS, _SQUARES: "weight * weight", **(_OF_LOADS if weighted else {})}
+    summed = {**_SUMS, _SQUARES: "weight * weight", _ROWS: "1D", **(_OF_LOADS if weighted else {})}
     sums = [f"sum({value}) as {name}" for name, value in summed.items()]
     by_id = told.groupBy("fine", "id").agg(*map(F.expr, (*sums, f"bit_or({octaves}) as {_OCTAVES}")))
     shares = " | ".join(
@@ -235,7 +250,7 @@ def _by_bucket(
     return by_id.groupBy("fine").agg(*map(F.expr, (*again, f"bit_or({_OCTAVES}) as {_OCTAVES}", *heaviest)))
 
 
-def _counted(by_bucket: DataFrame, *, weighted: bool = False) -> NativeCounts:
+def _counted(by_bucket: DataFrame, *, weighted: bool = False, least: int = 0) -> NativeCounts:
     with worker_errors():  # the rows may be those of a function in Python
         if has(by_bucket.sparkSession, Feature.TO_ARROW):
             table = by_bucket.toArrow()
@@ -254,6 +269,8 @@ def _counted(by_bucket: DataFrame, *, weighted: bool = False) -> NativeCounts:
             f"{wrong} rows have a weight that is null, negative, NaN or infinite (above {_LARGEST:g}): give 0 or what is "
             "usual there, as in weight=F.coalesce(column, F.lit(0)), or leave such rows out"
         )
+    if column(_ROWS).sum() < least:
+        raise _TooFewError
     weights, varied = np.column_stack([column(name) for name in _SUMS]), column("varied" if weighted else "weight").sum()
     own, shares = column("own_weight"), read["own_shares"].astype(np.int64)[order]
     parts = [(shares >> _SHARE_BITS * at & _SHARE) / _SHARE for at in range(len(_TURN_SUMS))]
