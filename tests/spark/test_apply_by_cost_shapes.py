@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 import evenly
 from evenly.costs import CostModel
 from evenly.errors import ColumnConflict, InvalidResult
+from evenly.spark.costs.row_ids import content_hash
 from evenly.worker.results import Shape
 from evenly.worker.rows import as_json, row_class, rows_of
 
@@ -235,6 +236,18 @@ def test_columns_of_any_name_and_of_one_name_twice(spark, learnt, routers):
     width = len(ODD)
     assert sorted(row.numbers for row in result.collect()) == [[*range(n, n + width), 2 * n + 1] for n in range(40)]
     assert watch.decision.by_cost is learnt, watch.decision
+
+
+@pytest.mark.parametrize("more", ["map('x', id)", "map(date'2024-01-01', id)", "struct(map(cast('x' as binary), id))"])
+def test_two_columns_of_one_name_beside_one_that_spark_does_not_hash(spark, more):
+    df = spark.range(0, 40, 1, 3).selectExpr("id as a", "id + 1 as a", f"{more} as m", "id as slot")
+    hashes = df.select(content_hash(df).alias("h")).distinct().count()
+    assert hashes == 40
+    costs = model_of(spark, {n: 50.0**n for n in range(4)}, "slot % 4", "long")
+    watch = evenly.CostWatch()
+    result = evenly.apply_by_cost(df, lambda row: row[1], "n long", instances=2, costs=costs, watch=watch)
+    assert sorted(row.n for row in result.collect()) == list(range(1, 41))
+    assert watch.decision.by_cost
 
 
 def test_rows_without_columns_are_rows(spark):

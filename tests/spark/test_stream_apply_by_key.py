@@ -368,3 +368,21 @@ def test_a_checkpoint_of_another_query_is_refused(files):
     files.run_by_spark(files.stream(), name="ours")
     with pytest.raises(CheckpointMismatch, match="not begun by stream_apply_by_key"):
         files.apply(seen, COUNTED, **SEEN)
+
+
+@pytest.mark.parametrize("timeout", [None, "event"])
+def test_moments_are_in_the_sessions_time_zone(spark, files, timeout):
+    def hours(key, rows, state, times=None):  # noqa: ARG001
+        told = [(key[0].hour, row.ts.hour, row.inner.moments[0].hour, next(iter(row.by)).hour) for row in rows]
+        return (told, (1,)) if times is None else (told, (1,), None)
+
+    files.visits(("a", 0, 1))
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        rows = files.stream().withWatermark("ts", "1 hour")
+        rows = rows.selectExpr("ts", "struct(array(ts) as moments) as inner", "map(ts, 1) as by")
+        schema = "key int, top int, inside int, in_map int"
+        files.run(hours, schema, name="hours", rows=rows, key="ts", state="n int", timeout=timeout)
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+    assert files.written("hours") == ["Row(key=19, top=19, inside=19, in_map=19)"]

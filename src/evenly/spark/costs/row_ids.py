@@ -74,10 +74,21 @@ def content_hash(df: DataFrame) -> Column:
     try:
         key_names(df, [field.name for field in fields])
     except ColumnConflict:
-        return F.expr("xxhash64(*)")  # two columns of one name are told apart by no name
+        return _hash_of_all(df)
     except InvalidKeys:
         return F.xxhash64(*(_hashable(df, field.name, field.dataType) for field in fields))
     return hashed("xxhash64", [quoted(field.name) for field in fields])
+
+
+def _hash_of_all(df: DataFrame) -> Column:
+    """Two columns of one name are told apart by no name: the hash of all together, as a text if Spark does not hash one."""
+    renamed = df.toDF(*(f"c{at}" for at in range(len(df.columns))))
+    try:
+        key_names(renamed, renamed.columns)
+    except InvalidKeys:
+        row = F.struct("*")
+        return F.xxhash64(row.cast("string") if garbles_keys(df.schema) else F.to_json(row, exact_json(df)))
+    return F.expr("xxhash64(*)")
 
 
 def _hashable(df: DataFrame, name: str, kind: DataType) -> Column:

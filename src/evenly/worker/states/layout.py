@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -20,17 +21,29 @@ _ID, _DEADLINE = pa.field("id", pa.int32()), pa.field("deadline", pa.int64())
 
 def as_written(schema: pa.Schema) -> pa.Schema:
     """A schema with types that have one form on disk: whether a session has Spark use Arrow's large types does not count."""
-    return pa.schema([field.with_type(_as_written(field.type)) for field in schema])
+    small = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
+    return _with_leaves(schema, lambda kind: small.get(kind, kind))
 
 
-def _as_written(kind: pa.DataType) -> pa.DataType:
+def in_zone(schema: pa.Schema, zone: str) -> pa.Schema:
+    """A schema whose moments are in a time zone, at whatever depth."""
+    return _with_leaves(
+        schema, lambda kind: pa.timestamp(kind.unit, zone) if pa.types.is_timestamp(kind) and kind.tz is not None else kind
+    )
+
+
+def _with_leaves(schema: pa.Schema, leaf: Callable[[pa.DataType], pa.DataType]) -> pa.Schema:
+    return pa.schema([field.with_type(_with_leaf(field.type, leaf)) for field in schema])
+
+
+def _with_leaf(kind: pa.DataType, leaf: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
     if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_as_written(field.type)) for field in kind])
+        return pa.struct([field.with_type(_with_leaf(field.type, leaf)) for field in kind])
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return pa.list_(kind.value_field.with_type(_as_written(kind.value_type)))
+        return pa.list_(kind.value_field.with_type(_with_leaf(kind.value_type, leaf)))
     if pa.types.is_map(kind):
-        return pa.map_(_as_written(kind.key_type), kind.item_field.with_type(_as_written(kind.item_type)))
-    return {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}.get(kind, kind)
+        return pa.map_(_with_leaf(kind.key_type, leaf), kind.item_field.with_type(_with_leaf(kind.item_type, leaf)))
+    return leaf(kind)
 
 
 @dataclass(frozen=True)

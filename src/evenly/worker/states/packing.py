@@ -51,7 +51,7 @@ def _packed(held: list[pa.RecordBatch], sent: pa.Schema) -> Iterator[pa.RecordBa
     order = np.argsort(groups, kind="stable")
     sorted_groups = groups[order]
     begins = np.flatnonzero(np.concatenate(([True], sorted_groups[1:] != sorted_groups[:-1])))
-    # The session's time zone may be another one by now than that of the start: of moments only the label changes.
+    # The session's time zone may be another one by now than that of the start, which counts.
     rows = one_batch(pa.table(columns, names=sent.names).cast(sent).take(pa.array(order)))
     if rows is None:
         raise InvalidResult("rows of one batch take over 2 GiB: set spark.sql.execution.arrow.maxRecordsPerBatch lower")
