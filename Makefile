@@ -52,7 +52,7 @@ test-wheel: $(READY) ## Install the wheel on each of Python 3.11 to 3.14 that th
 	sh scripts/wheel.sh $(BIN)/python
 
 test-faults: $(READY) $(CLASSES) ## Run SCHEDULES=300 seeded schedules of faults from SEED=0 on a cluster on loopback; goes on where it was stopped
-	PYTHONPATH=tests $(BIN)/python -m faults --seed $(SEED) --schedules $(SCHEDULES) --processes 2 --out $(FAULTS)
+	PYTHONPATH=tests $(BIN)/python -m faults --seed $(SEED) --schedules $(SCHEDULES) --processes 3 --out $(FAULTS)
 
 bench-micro: $(READY) ## Measure the kernels on one core, beside numpy and DataSketches
 	$(BIN)/python benchmarks/micro.py
