@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 import naive
 from evenly.costs import CostMeter
 from evenly.costs.placing import DEALING_WAYS, choose_first_dealing
-from evenly.costs.rounds import by_slot, piece_of, shares
+from evenly.costs.rounds import joined, piece_of, shares
 
 
 def dealt(rows, parts, instances):
@@ -72,27 +70,24 @@ def test_costs_that_differ_end_earlier_than_with_equal_parts(rows, saved):
     assert np.mean(ours) < np.mean(equal) - saved
 
 
-def report(number, executor, first_s, last_s):
+def report(number, busy_s):
     meter = CostMeter()
-    meter.add(np.zeros(1, np.int64), np.array([last_s - first_s]))
-    told = meter.report(instance=number, executor=executor, rows=1, busy_s=last_s - first_s)
-    return replace(told, first_s=first_s, last_s=last_s)
+    meter.add(np.zeros(1, np.int64), np.array([busy_s]))
+    return meter.report(instance=number, executor="a:1", rows=1, busy_s=busy_s)
 
 
-def test_pieces_are_told_by_the_slot_that_ran_them():
-    ran = [
-        report(0, "a:1", 10.0, 19.0),
-        report(1, "b:1", 10.0, 14.0),
-        report(2, "a:1", 10.5, 15.0),
-        report(3, "b:1", 14.1, 18.0),  # behind 1, which its executor had ended; the other one was busy
-        report(4, "a:1", 15.2, 19.0),
-    ]
-    slots = {}
-    for one in by_slot(ran[::-1]):
-        slots.setdefault(one.instance, []).append((one.executor, one.first_s))
-    assert sorted(slots) == [0, 1, 2]
-    assert sorted(slots.values()) == [[("a:1", 10.0)], [("a:1", 10.5), ("a:1", 15.2)], [("b:1", 10.0), ("b:1", 14.1)]]
-    assert by_slot([]) == []
+def test_pieces_are_told_by_instances_as_slots_that_come_free_would_take_them():
+    told = joined([report(number, busy_s) for number, busy_s in enumerate([9.0, 4.0, 5.0, 3.0, 2.0])][::-1], 3)
+    assert [(one.instance, one.busy_s) for one in told] == [(0, 9.0), (1, 4.0), (2, 5.0), (1, 3.0), (2, 2.0)]
+    assert joined([], 3) == []
+
+
+def test_pieces_of_a_moment_are_not_one_slots_work():
+    """Their measured times need not overlap, however many slots ran them at once."""
+    busy_s = np.zeros(3)
+    for one in joined([report(number, 1e-6) for number in range(9)], 3):
+        busy_s[one.instance] += one.busy_s
+    assert busy_s.tolist() == [3e-6] * 3
 
 
 @pytest.mark.parametrize(

@@ -37,18 +37,16 @@ def piece_of(positions: I64, part: int, instances: int) -> I64:
     return instance + instances * np.searchsorted(ENDS, drawn, side="right")
 
 
-def by_slot(reports: Sequence[InstanceReport]) -> list[InstanceReport]:
-    """The reports of pieces, their instance that of the slot which ran them: an instance is then what one slot did, one piece
-    after the other.
+def joined(reports: Sequence[InstanceReport], instances: int) -> list[InstanceReport]:
+    """The reports of pieces, each under the instance whose it was: pieces in order, each to the one that has worked least.
 
-    Which of the slots of an executor that were free took a piece is not told, and does not matter: the one that was free
-    longest.
+    That is what so many slots do that take a piece as they come free. Which slot really ran a piece is not told, and there may
+    have been more slots or fewer.
     """
-    ended: dict[int, tuple[float, str]] = {}
+    worked_s = [0.0] * instances
     placed: list[InstanceReport] = []
-    for report in sorted(reports, key=lambda it: (it.first_s, it.instance)):
-        free = [slot for slot, (at_s, executor) in ended.items() if executor == report.executor and at_s <= report.first_s]
-        slot = min(free, key=lambda slot: ended[slot], default=len(ended))
-        ended[slot] = (report.last_s, report.executor)
-        placed.append(replace(report, instance=slot))
+    for report in sorted(reports, key=lambda it: it.instance):
+        least = min(range(instances), key=worked_s.__getitem__)
+        worked_s[least] += report.busy_s
+        placed.append(replace(report, instance=least))
     return placed

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from evenly.costs.model import CostModel
 from evenly.costs.placing import DealingChoice
 from evenly.costs.report import InstanceReport
-from evenly.costs.rounds import by_slot
+from evenly.costs.rounds import joined
 from evenly.costs.scheduler import BatchDecision
 from evenly.errors import InvalidParameter
 from evenly.facts.of_costs import cost_batch
@@ -193,7 +193,7 @@ class CostWatch:
         return self._known
 
     def _placed(self, reports: Sequence[InstanceReport]) -> tuple[InstanceReport, ...]:
-        return _numbered(by_slot(reports) if self._decision.way == "in pieces" else reports)
+        return _numbered(joined(reports, self._over.number) if self._decision.way == "in pieces" else reports)
 
     def _tell(self, reports: Sequence[InstanceReport]) -> None:
         if reports:
