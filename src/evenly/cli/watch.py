@@ -45,11 +45,11 @@ def watch(
     made = secrets.token_urlsafe(24) if token == "new" else token  # noqa: S105 - the word, not a token
     ended = "The replay has ended: this is the last of the file." if again else ""
     with LiveWatch(title=title, source=source, host=host, port=port, token=made, ended=ended) as live:
-        say(live.url)
-        note("Ctrl-C ends it." + " Its very first start compiles for some seconds before records come." * demo)
-        if browser:
-            webbrowser.open(live.url)
         try:
+            say(live.url)
+            note("Ctrl-C ends it." + " Its very first start compiles for some seconds before records come." * demo)
+            if browser:
+                webbrowser.open(live.url)
             live.wait()
         except KeyboardInterrupt:
             note("Ended.")
