@@ -131,6 +131,7 @@ def test_no_instance_and_what_is_no_number_have_no_loads():
     assert Loads.of([]) is None
     assert Loads.of([1.0, float("nan")]) is None
     assert Loads.of([1.0, float("inf")]) is None
+    assert Loads.of([1e308, 1e308]) is None  # a sum that JSON cannot say would be a line that nobody can read
     assert Loads.of([0.0, 0.0]).imbalance_pct == 0.0
 
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from jsonschema import Draft202012Validator
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F
 from visiting import INSTANCES, by_hash, turned
 
@@ -197,6 +198,34 @@ def _doubles(name, folder):
     doubled = rows.row(lambda row: 2 * row.id, name="double", schema="twice long")
     doubled.sink("kept", format="parquet", path=str(folder / name))
     return flow
+
+
+def test_queries_that_evenly_has_not_started_are_told_by_a_listener_and_its_own_once(spark, tmp_path, told):
+    spark.range(0, 40, 1, 2).write.parquet(str(tmp_path / "in"))
+    rows = spark.readStream.schema("id long").parquet(str(tmp_path / "in"))
+
+    def fails(batch, number):
+        raise RuntimeError(f"batch {number} of {batch.count()} rows")
+
+    listener = evenly.QueryFacts()
+    spark.streams.addListener(listener)
+    try:
+        own = evenly.stream_send(rows, to=lambda _: None, checkpoint=tmp_path / "own", trigger=NOW)
+        own.awaitTermination()
+        plain = rows.writeStream.format("noop").queryName("plain").trigger(**NOW).start()
+        plain.awaitTermination()
+        until(lambda: told(run=str(plain.id), event="end"), "the end was told")
+        lost = rows.writeStream.foreachBatch(fails).trigger(**NOW).start()
+        with pytest.raises(StreamingQueryException):
+            lost.awaitTermination()
+    finally:
+        spark.streams.removeListener(listener)
+    start, batch, end = told(run=str(plain.id))
+    assert (start.kind, start.event, start.name, end.error) == ("query", "start", "plain", "")
+    assert (batch.batch.number, batch.batch.rows) == (0, 40)
+    assert batch.batch.duration_ms == float(plain.lastProgress["batchDuration"])
+    assert {fact.kind for fact in told(run=own.id)} == {"send"}
+    assert told(run=str(lost.id)) == [], "it has had no batch"
 
 
 def test_a_batch_job_with_a_watch_tells_when_its_action_has_ended(spark, told):

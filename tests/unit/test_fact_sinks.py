@@ -325,6 +325,42 @@ def test_a_file_that_another_process_has_renamed_is_left_for_the_new_one(tmp_pat
     assert "second" in {fact.run for fact in evenly.read_facts(tmp_path / "facts.jsonl").facts}
 
 
+def test_a_file_that_several_write_to_takes_no_more_than_that_of_one(tmp_path):
+    sinks = [evenly.JsonLines(tmp_path / "facts.jsonl", most_bytes=100_000) for _ in range(4)]
+    for number in range(4_000):
+        sinks[number % 4].write(end(name=f"{number}"))
+    for sink in sinks:
+        sink.close()
+    files = sorted(tmp_path.iterdir(), reverse=True)
+    assert all(it.stat().st_size <= 100_000 for it in files)
+    names = [int(fact.name) for it in files for fact in evenly.read_facts(it).facts]
+    assert names == list(range(4_000 - len(names), 4_000))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no locks")
+def test_of_two_that_find_a_file_full_at_once_the_second_keeps_what_the_first_has_put_aside(tmp_path, monkeypatch):
+    from evenly.facts.sinks import json_lines
+
+    first, second = (evenly.JsonLines(tmp_path / "facts.jsonl", most_bytes=100_000) for _ in range(2))
+    while first._size + 200 <= 100_000:
+        first.write(end(name="before"))
+    lock, locked = json_lines.fcntl.flock, []
+
+    def meanwhile(file, how):
+        locked.append(file)
+        if len(locked) == 1:
+            first.write(end(run="first", name="x" * 190))
+        return lock(file, how)
+
+    monkeypatch.setattr(json_lines.fcntl, "flock", meanwhile)
+    second.write(end(run="second", name="x" * 190))
+    assert len(locked) == 2
+    first.close()
+    second.close()
+    assert [fact.run for fact in evenly.read_facts(tmp_path / "facts.jsonl").facts] == ["first", "second"]
+    assert len(evenly.read_facts(tmp_path / "facts.jsonl.1").facts) > 500
+
+
 def test_a_path_stays_the_same_after_a_change_of_the_working_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     sink = evenly.JsonLines("facts.jsonl")
@@ -373,6 +409,27 @@ def test_sinks_that_hang_hold_up_neither_the_end_of_a_process_nor_others(tmp_pat
     assert ran.returncode == 0, ran.stderr
     assert ran.stderr.count("wait already") in {4, 5}
     assert all(fact.event == "start" for fact in evenly.read_facts(path).facts)
+
+
+FORKED = """
+import os, sys
+import evenly
+from evenly.facts.emitting import before_the_end
+
+evenly.emit_to(sys.argv[1])
+before_the_end(lambda: os.write(1, b"the end of %d" % os.getpid()))
+if os.fork() == 0:
+    sys.exit()
+os.wait()
+os.write(1, b"%d: " % os.getpid())
+"""
+
+
+def test_the_end_of_a_forked_process_is_not_the_end_of_what_its_parent_runs(tmp_path):
+    command = [sys.executable, "-W", "ignore", "-c", FORKED, str(tmp_path / "facts.jsonl")]
+    ran = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
+    process, _, told = ran.stdout.partition(": ")
+    assert told == f"the end of {process}"
 
 
 def test_prometheus_forgets_the_names_that_were_told_of_longest_ago():

@@ -84,6 +84,18 @@ def test_a_file_is_followed_as_it_grows_and_when_it_is_begun_anew(tmp_path):
     assert come() == []
 
 
+@pytest.mark.parametrize("later", [3, 5])
+def test_a_file_that_another_has_replaced_under_its_number_is_read_from_its_beginning(tmp_path, later):
+    """It may be as long as the one before, or longer."""
+    path = tmp_path / "facts.jsonl"
+    path.write_bytes(lines(batch(number) for number in range(3)))
+    followed = follow(path)
+    told = [*next(followed)[1], *next(followed)[1]]
+    path.write_bytes(lines(batch(number) for number in range(5, 5 + later)))
+    told += next(followed)[1]
+    assert [fact.batch.number for fact in told] == [0, 1, 2, *range(5, 5 + later)]
+
+
 def test_a_file_of_a_folder_that_is_renamed_is_not_read_twice(tmp_path):
     path = tmp_path / "facts.jsonl"
     path.write_bytes(lines([batch(1)]))

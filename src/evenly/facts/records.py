@@ -1,7 +1,7 @@
 """Records of what runs: one object, one line of JSON, at most 10 kB at any number of instances.
 
 Every running thing tells the same kind of record: a keyed query, a query by cost, paced sending, a dataflow, a batch job that
-is watched. Nothing here reads a clock: who makes a record says when it was.
+is watched, any other query. Nothing here reads a clock: who makes a record says when it was.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MOST_BYTES = 10_000
 MOST_KEYS, MOST_OPERATORS, MOST_EDGES = 16, 40, 120
 KEY_BYTES, NAME_BYTES, OPERATOR_BYTES, REASON_BYTES = 80, 200, 40, 1_000
 
-Kind = Literal["keyed", "cost", "send", "flow", "batch"]
+Kind = Literal["keyed", "cost", "send", "flow", "batch", "query"]
 EventName = Literal["start", "batch", "change", "refusal", "move", "effect", "end"]
 KINDS: tuple[str, ...] = get_args(Kind)
 EVENTS: tuple[str, ...] = get_args(EventName)
@@ -134,7 +134,7 @@ class Fact(_Part, frozen=True, kw_only=True, tag_field="version", tag=VERSION):
     time: Annotated[float, Meta(description="seconds since 1970")]
     run: Annotated[str, Meta(min_length=1, description="what runs; the same after a restart of the query")]
     name: Annotated[str, Meta(description="the query's, the dataflow's or the job's name; empty: it has none")] = ""
-    kind: Annotated[Kind, Meta(description="keyed, cost, send, flow or batch")]
+    kind: Annotated[Kind, Meta(description="keyed, cost, send, flow, batch or query")]
     event: Annotated[EventName, Meta(description="start, batch, change, refusal, move, effect or end")]
     mapping_version: Annotated[Count | None, Meta(description="of the mapping in force")] = None
     instances: Annotated[Count | None, Meta(description="how many instances it has (event start)")] = None

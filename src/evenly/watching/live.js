@@ -8,7 +8,7 @@ const SVG = "http://www.w3.org/2000/svg"
 const ALWAYS_WIDE = ["lambda-card", "graph-card", "queues-card"]
 const DECIDED = { change: "changed", refusal: "refused", move: "moved", effect: "measured", start: "started", end: "ended" }
 const runs = new Map()
-let chosen = null, lastId = "", epoch = "", title = "", drawing = false, source = null, retry = 0
+let chosen = null, lastId = "", epoch = "", title = "", drawing = false, source = null, retry = 0, heard = 0, chosenFrom = ""
 const pointed = {}
 
 const byId = id => document.getElementById(id)
@@ -42,19 +42,21 @@ function html(name, cls, ...children) {
 // ---- records in
 
 function take(fact) {
-  let run = runs.get(fact.run)
+  const key = `${fact.kind} ${fact.run}`  // a dataflow and the keyed query of its state have one identity
+  let run = runs.get(key)
   if (!run) {
-    run = { id: fact.run, name: "", kind: fact.kind, batches: [], marks: [], decisions: [], graph: null, status: "running",
+    run = { key, id: fact.run, name: "", kind: fact.kind, batches: [], marks: [], decisions: [], graph: null, status: "running",
       instances: null, version: null, changes: 0, restarts: 0, seen: 0, begun: fact.time }
-    runs.set(fact.run, run)
-    if (runs.size > RUNS) {
-      const oldest = [...runs.values()].find(one => one.id !== chosen && one.id !== fact.run)
-      if (oldest) runs.delete(oldest.id)
+    runs.set(key, run)
+    if (runs.size > RUNS) {  // as the server does: the one that was heard of longest ago, be it the first that there was or not
+      const others = [...runs.values()].filter(one => one.key !== chosen && one.key !== key)
+      runs.delete(others.reduce((oldest, one) => one.heard < oldest.heard ? one : oldest).key)
     }
-    if (chosen === null) chosen = fact.run
+    if (chosen === null) chosen = key
   }
   run.name = fact.name || run.name
   run.time = fact.time
+  run.heard = ++heard
   if (finite(fact.mapping_version)) run.version = fact.mapping_version
   if (fact.event === "batch") {
     run.status = "running"
@@ -266,16 +268,27 @@ function legend(id, parts) {
 
 function show(id, wanted) { byId(id).hidden = !wanted }
 
+function choices(run) {
+  const shown = [...runs.values()].map(one => {
+    const alike = [...runs.values()].some(other => other !== one && other.name === one.name && other.name && other.kind === one.kind)
+    return [one.key, `${one.name || one.id} (${one.kind}${alike ? `, ${clock(one.begun)}` : ""})`]
+  })
+  if (chosenFrom !== JSON.stringify(shown)) {  // a button that is made anew under a pointer is never clicked
+    chosenFrom = JSON.stringify(shown)
+    byId("runs").replaceChildren(...shown.map(([key, label]) => {
+      const button = html("button", "", label)
+      button.value = key
+      button.onclick = () => { chosen = key; later() }
+      return button
+    }))
+  }
+  for (const button of byId("runs").children) button.setAttribute("aria-current", String(button.value === run?.key))
+}
+
 function draw() {
   drawing = false
   const run = runs.get(chosen) ?? runs.values().next().value  // what was chosen may be gone with the server that told of it
-  byId("runs").replaceChildren(...[...runs.values()].map(one => {
-    const alike = [...runs.values()].some(other => other !== one && other.name === one.name && other.name && other.kind === one.kind)
-    const button = html("button", "", `${one.name || one.id} (${one.kind}${alike ? `, ${clock(one.begun)}` : ""})`)
-    button.setAttribute("aria-current", String(one === run))
-    button.onclick = () => { chosen = one.id; later() }
-    return button
-  }))
+  choices(run)
   show("runs", runs.size > 1)
   byId("lead").textContent = title
   show("status", !!run)
@@ -314,7 +327,7 @@ function draw() {
   if (run.graph) graph(run, batch)
   if (now.queues?.backlogs) bars("queues", now.queues.backlogs, "rows waiting", `${now.queues.policy || "no policy"}: ${now.queues.may_send ? `${digits(now.queues.backlogs.total, 6)} rows wait; ▲ may send: ${now.queues.may_send.join(", ")}` : `the most rows that waited in each queue in batch ${batch.number}`}`, { kind: "waits", signals: now.queues.may_send ?? [] })
   decisions(run)
-  byId("numbers").textContent = JSON.stringify({ ...now, connection: byId("connection").textContent, runs: [...runs.keys()], last_id: lastId })
+  byId("numbers").textContent = JSON.stringify({ ...now, connection: byId("connection").textContent, runs: [...runs.values()].map(one => one.id), last_id: lastId })
 }
 
 function later() {
