@@ -91,6 +91,8 @@ def test_a_dataflow_is_drawn_and_its_slow_operator_stands_out(browser, live):
         assert "lookup takes 1.8 times as long" in page.text()
         queues = choose(page, "send")["queues"]
         assert page.value("document.querySelectorAll('#queues .signal').length") == len(queues["may_send"]) == 1
+        backlogs = queues["backlogs"]["values"]
+        assert backlogs[queues["may_send"][0]] == max(backlogs), "the longest queue is the next to send"
 
 
 def told(number, loads, *, version=1, **parts):
@@ -194,6 +196,20 @@ def test_a_run_can_be_chosen_while_records_come(browser):
         page.wait_for("JSON.parse(document.getElementById('numbers').textContent).run === 'two'")
         current = "document.querySelector('#runs [aria-current=true]').textContent"
         assert page.value(current) == "two (keyed)"
+
+
+def test_letters_that_turn_the_direction_of_writing_turn_nothing_but_their_own_text(browser):
+    turning, key = "\u202ebackwards", "\u202eeilA"
+    left = "(() => { const at = document.createRange(); at.selectNodeContents(%s); return at.getBoundingClientRect().left })()"
+    with LiveWatch(title="odd") as live, browser.page(live.url, width=1280) as page:
+        live.add(told(0, [1, 2, 3]))
+        live.add(told(1, [1, 2, 3], heavy_keys=(HeavyKey(key=key, share_pct=6.0, instance=1),)))
+        live.add(said("change", 1_001.5, mapping_version=2, decision=Decision(what=turning, reason=turning)))
+        caught_up(page, live)
+        entry = "document.querySelector('#decisions .change').childNodes[%d]"
+        places = [page.value(left % (entry % at)) for at in (0, 2, 4)]
+        assert places == sorted(places), "time, what was changed, and why, in this order"
+        assert page.value("document.getElementById('keys-now').textContent") == f"\u2068{key}\u2069 entered in batch 1"
 
 
 def test_the_page_keeps_a_bounded_history(browser):

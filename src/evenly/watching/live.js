@@ -22,6 +22,8 @@ const short = value => {  // for axes and tiles: 12.5k, 3M
 const percent = value => finite(value) ? `${Math.abs(value) >= 100 ? Math.round(value) : value.toFixed(1)} %` : "–"
 const seconds = ms => !finite(ms) ? "–" : ms >= 1000 ? `${digits(ms / 1000)} s` : `${digits(ms)} ms`
 const ago = passed => passed < 7200 ? `${Math.round(passed / 60)} min` : passed < 172800 ? `${Math.round(passed / 3600)} h` : `${Math.round(passed / 86400)} days`
+const cut = (text, room) => [...text].length > room ? `${[...text].slice(0, room - 1).join("")}…` : text
+const apart = text => `\u2068${text}\u2069`  // letters that turn the direction of writing turn nothing beside them
 const clock = time => new Date(time * 1000).toLocaleTimeString("en-GB")
 
 function svg(name, attributes = {}, ...children) {
@@ -172,19 +174,18 @@ function strips(run) {
   const drawn = svg("svg", { width, height: keys.length * high + 4, viewBox: `0 0 ${width} ${keys.length * high + 4}`, role: "img" })
   keys.forEach((key, row) => {
     const y = row * high + 2, now = share.get(key).get(last)
-    const room = Math.floor(name / 8.4), label = key.length > room ? `${key.slice(0, room - 1)}…` : key
-    drawn.append(svg("text", { class: now ? "strong" : "", x: 0, y: y + 14 }, label, tip(key)))
+    drawn.append(svg("text", { class: now ? "strong" : "", x: 0, y: y + 14 }, cut(key, Math.floor(name / 8.4)), tip(key)))
     drawn.append(svg("rect", { class: "cell-ground", x: name, y, width: cell * STRIP_BATCHES, height: high - 4 }))
     for (const [at, one] of share.get(key)) drawn.append(svg("rect", { class: "cell", x: name + at * cell, y, width: Math.max(cell - 0.3, 0.5), height: high - 4,
-      "fill-opacity": 0.15 + 0.85 * one.share_pct / most }, tip(`${key}: ${percent(one.share_pct)} of batch ${batches[at].number}${finite(one.instance) ? `, on instance ${one.instance}` : ""}`)))
+      "fill-opacity": 0.15 + 0.85 * one.share_pct / most }, tip(`${apart(key)}: ${percent(one.share_pct)} of batch ${batches[at].number}${finite(one.instance) ? `, on instance ${one.instance}` : ""}`)))
     drawn.append(svg("text", { class: now ? "strong" : "", x: width, y: y + 14, "text-anchor": "end" }, now ? percent(now.share_pct) : "left"))
   })
   box.replaceChildren(drawn)
   let came = "", went = ""
   for (let at = 1; at < batches.length; at++) {
     const before = new Set((batches[at - 1].heavy_keys ?? []).map(one => one.key)), now = new Set((batches[at].heavy_keys ?? []).map(one => one.key))
-    for (const key of now) if (!before.has(key)) came = `${key} entered in batch ${batches[at].number}`
-    for (const key of before) if (!now.has(key)) went = `${key} left in batch ${batches[at].number}`
+    for (const key of now) if (!before.has(key)) came = `${apart(key)} entered in batch ${batches[at].number}`
+    for (const key of before) if (!now.has(key)) went = `${apart(key)} left in batch ${batches[at].number}`
   }
   byId("keys-now").textContent = [came, went].filter(Boolean).join("; ") || "share of the load, batch by batch"
 }
@@ -216,10 +217,10 @@ function graph(run, batch) {
     if (now && (!busiest || now.duration_ms > busiest.duration_ms)) busiest = now
     const told = [operator.name, operator.role, now && `${seconds(now.duration_ms)} of the batch`, now && finite(now.planned_ms) && `planned ${seconds(now.planned_ms)}`,
       now && finite(now.busy_pct) && `threads busy ${percent(now.busy_pct)}`, now && finite(now.imbalance_pct) && `λ ${percent(now.imbalance_pct)}`].filter(Boolean).join(", ")
-    const box_of = { x: x - wide / 2, y: y - high / 2, width: wide, height: high, rx: 6 }, room = Math.floor(wide / 8.8)
+    const box_of = { x: x - wide / 2, y: y - high / 2, width: wide, height: high, rx: 6 }
     drawn.append(svg("g", { class: late ? "node late" : "node" }, tip(told), svg("rect", { class: "ground", ...box_of }),
       svg("rect", { class: "fill", ...box_of, "fill-opacity": Math.min(0.06 + 0.6 * part, 0.6) }), svg("rect", { class: "frame", ...box_of }),
-      svg("text", { class: "strong", x, y: y - 8, "text-anchor": "middle" }, operator.name.length > room ? `${operator.name.slice(0, room - 1)}…` : operator.name),
+      svg("text", { class: "strong", x, y: y - 8, "text-anchor": "middle" }, cut(operator.name, Math.floor(wide / 8.8))),
       svg("text", { x, y: y + 12, "text-anchor": "middle" }, now ? `${seconds(now.duration_ms)}, ${Math.round(100 * part)} %` : operator.role || "")))
   })
   byId("graph-now").textContent = busiest ? `${busiest.name} takes most of the batch: ${seconds(busiest.duration_ms)}` +
@@ -232,7 +233,7 @@ function decisions(run) {
     const made = fact.decision ?? {}, what = fact.event === "end" && fact.error ? `failed: ${fact.error}` : fact.event === "start" ? (finite(fact.instances) ? `with ${fact.instances} instances` : "") : made.reason === DECIDED[fact.event] ? "" : made.reason ?? ""
     const told = [finite(made.before_pct) && `λ before ${percent(made.before_pct)}`, finite(made.expected_pct) && `promised ${percent(made.expected_pct)}`, finite(made.after_pct) && `λ after ${percent(made.after_pct)}`,
       finite(made.kept_pct) && `without it ${percent(made.kept_pct)}`, finite(made.moved_load_pct) && `${percent(made.moved_load_pct)} of the load moved`, finite(made.stood_ms) && `stood still for ${seconds(made.stood_ms)}`].filter(Boolean).join(" · ")
-    const line = html("li", fact.event === "end" && fact.error ? "failure" : fact.event, html("time", "", clock(fact.time)), " ", html("b", "", `${made.what ? `${made.what} ` : ""}${DECIDED[fact.event]}${fact.event === "change" && finite(fact.mapping_version) ? ` to v${fact.mapping_version}` : ""}`), " ", what)
+    const line = html("li", fact.event === "end" && fact.error ? "failure" : fact.event, html("time", "", clock(fact.time)), " ", html("b", "", `${made.what ? `${made.what} ` : ""}${DECIDED[fact.event]}${fact.event === "change" && finite(fact.mapping_version) ? ` to v${fact.mapping_version}` : ""}`), " ", html("bdi", "", what))
     if (told) line.append(html("small", "", told))
     return line
   }))

@@ -25,8 +25,8 @@ class QueryFacts(StreamingQueryListener):
         spark.streams.removeListener(listener)
 
     They go where `evenly.emit_to` says. Queries that Evenly has started tell more of themselves, and are left out. It is
-    Spark's public listener alone, so it works on Spark Connect too. A query is told from its first batch with rows on; of one whose
-    session was stopped Spark tells no end.
+    Spark's public listener alone, so it works on Spark Connect too. A query is told from its first batch with rows on; of one
+    whose session was stopped Spark tells no end.
     """
 
     def __init__(self) -> None:
