@@ -194,8 +194,8 @@ def rollback_command(
     found.mapping(wanted)  # one that cannot be read is not asked for
     if pending is not None:
         raise InvalidParameter(
-            f"the query was asked for version {pending.version or '?'} at {pending.asked_at} and has not answered: wait, or take "
-            "that back with --cancel"
+            f"the query was asked for version {pending.version or '?'} at {pending.asked_at} and has not answered: wait, or "
+            "take that back with --cancel"
         )
     request = Request(wanted, uuid.uuid4().hex, datetime.now(UTC).isoformat(timespec="seconds"))
     if not write_new(found.folder / REQUEST, request.to_json()):
