@@ -81,6 +81,29 @@ def test_any_record_is_one_line_of_at_most_10_000_bytes_that_is_read_back_and_fi
     VALID.validate(json.loads(line))
 
 
+def test_half_a_character_is_told_as_a_question_mark_and_not_by_no_record():
+    """Python has them in names of files, and so in errors."""
+    odd = "\udcff.parquet"
+    operators, edges = (Operator(name=odd, role=odd),), ((0, 0),)
+    held = Batch(number=1, operator=odd, heavy_keys=(HeavyKey(key=odd, share_pct=1.0),), operators=operators)
+    common = {"time": 1.0, "run": odd, "name": odd, "kind": "flow"}
+    for parts in (
+        {"event": "batch", "batch": held},
+        {"event": "start", "graph": Graph(operators=operators, edges=edges)},
+        {"event": "change", "decision": Decision(what=odd, reason=odd)},
+        {"event": "end", "error": odd},
+    ):
+        fact = Fact(**common, **parts)
+        assert b"?.parquet" in fact.to_json()
+        assert list(LineReader().feed(fact.to_json() + b"\n")) == [fact.fitted()]
+
+
+@pytest.mark.parametrize("odd", [float("nan"), float("inf")])
+def test_a_share_that_is_no_number_is_refused_before_it_is_a_line_that_nobody_can_read(odd):
+    with pytest.raises(ValueError, match="the share of a key is a number"):
+        HeavyKey(key="a", share_pct=odd)
+
+
 def test_the_largest_records_fit():
     text, most = "\x01" * 400, {"rows": 2**62, "busy_ms": 1e300 / 3, "busy_pct": 1e300 / 3, "duration_ms": 1e300 / 3}
     operators = tuple(

@@ -6,6 +6,7 @@ is watched, any other query. Nothing here reads a clock: who makes a record says
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Literal, get_args
 
 import msgspec
@@ -42,6 +43,10 @@ class HeavyKey(_Part, frozen=True, kw_only=True):
     key: Annotated[str, Meta(description="its name if the user allows names, else # and a salted digest")]
     share_pct: Annotated[Percent, Meta(description="its part of the batch's load")]
     instance: Annotated[Instance | None, Meta(description="the instance that has it")] = None
+
+    def __post_init__(self) -> None:
+        if not math.isfinite(self.share_pct):  # JSON says null of it, which no reader takes
+            raise ValueError(f"the share of a key is a number, not {self.share_pct}")
 
 
 class Queues(_Part, frozen=True, kw_only=True):
@@ -151,12 +156,15 @@ class Fact(_Part, frozen=True, kw_only=True, tag_field="version", tag=VERSION):
 
     def to_json(self) -> bytes:
         """One line without its end, of at most 10,000 bytes: `fitted`, as JSON."""
-        line = _ENCODER.encode(self)
-        return line if _is_short(self, line) else _ENCODER.encode(self._shortened())
+        line = _line(self)
+        return line if line is not None and _is_short(self, line) else _ENCODER.encode(self._shortened())
 
     def fitted(self) -> Fact:
-        """The same fact if it fits a line of 10,000 bytes, else one that does: texts cut, lists summarised or shortened."""
-        return self if _is_short(self, _ENCODER.encode(self)) else self._shortened()
+        """The same fact if it fits a line of 10,000 bytes, else one that does: texts cut, lists summarised or shortened.
+
+        Halves of characters, as Python has them in names of files, become question marks.
+        """
+        return self if _is_short(self, _line(self)) else self._shortened()
 
     def _shortened(self) -> Fact:
         fact = replace(
@@ -175,10 +183,18 @@ class Fact(_Part, frozen=True, kw_only=True, tag_field="version", tag=VERSION):
         return fact
 
 
-def _is_short(fact: Fact, line: bytes) -> bool:
+def _line(fact: Fact) -> bytes | None:
+    """None of one with half a character in it."""
+    try:
+        return _ENCODER.encode(fact)
+    except UnicodeEncodeError:
+        return None
+
+
+def _is_short(fact: Fact, line: bytes | None) -> bool:
     """Whether a fact is seen at once to need no shortening, as most are: batches of queries, and decisions."""
     batch, texts = fact.batch, [(fact.run, NAME_BYTES), (fact.name, NAME_BYTES), (fact.error, REASON_BYTES)]
-    if len(line) > MOST_BYTES or fact.graph is not None:
+    if line is None or len(line) > MOST_BYTES or fact.graph is not None:
         return False
     if fact.decision is not None:
         texts += [(fact.decision.what, OPERATOR_BYTES), (fact.decision.reason, REASON_BYTES)]
