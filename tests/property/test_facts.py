@@ -81,6 +81,20 @@ def test_any_record_is_one_line_of_at_most_10_000_bytes_that_is_read_back_and_fi
     VALID.validate(json.loads(line))
 
 
+def test_names_that_begin_alike_stay_apart_where_they_are_cut():
+    names = [f"{'https://example.com/path/' * 20}{at}" for at in range(3)]
+    operators = tuple(Operator(name=name, rows=at) for at, name in enumerate(names))
+    keys = tuple(HeavyKey(key=name, share_pct=1.0) for name in names)
+    started = Fact(time=1.0, run="a", kind="flow", event="start", graph=Graph(operators=operators)).fitted()
+    held = Batch(number=0, operator=names[1], operators=operators, heavy_keys=keys)
+    told = Fact(time=1.0, run=names[0], name=names[2], kind="flow", event="batch", batch=held).fitted()
+    assert len({one.name for one in told.batch.operators}) == len({one.key for one in told.batch.heavy_keys}) == 3
+    assert [one.name for one in told.batch.operators] == [one.name for one in started.graph.operators]
+    assert told.batch.operator == told.batch.operators[1].name
+    assert told.run != told.name
+    assert told.fitted() == told
+
+
 def test_half_a_character_is_told_as_a_question_mark_and_not_by_no_record():
     """Python has them in names of files, and so in errors."""
     odd = "\udcff.parquet"

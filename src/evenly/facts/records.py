@@ -14,7 +14,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from evenly.facts.loads import Instance, Loads
-from evenly.facts.texts import is_short, short
+from evenly.facts.texts import is_short, short, short_name
 
 VERSION = 1
 MOST_BYTES = 10_000
@@ -169,8 +169,8 @@ class Fact(_Part, frozen=True, kw_only=True, tag_field="version", tag=VERSION):
     def _shortened(self) -> Fact:
         fact = replace(
             self,
-            run=short(self.run, NAME_BYTES),
-            name=short(self.name, NAME_BYTES),
+            run=short_name(self.run, NAME_BYTES),
+            name=short_name(self.name, NAME_BYTES),
             error=short(self.error, REASON_BYTES),
             batch=self.batch and _short_batch(self.batch),
             decision=self.decision and _short_decision(self.decision),
@@ -207,13 +207,17 @@ def _is_short(fact: Fact, line: bytes | None) -> bool:
 
 
 def _short_batch(batch: Batch) -> Batch:
-    keys = tuple(replace(it, key=short(it.key, KEY_BYTES)) for it in batch.heavy_keys[:MOST_KEYS])
+    keys = tuple(replace(it, key=short_name(it.key, KEY_BYTES)) for it in batch.heavy_keys[:MOST_KEYS])
     queues = batch.queues and replace(
         batch.queues, policy=short(batch.queues.policy, NAME_BYTES), may_send=batch.queues.may_send[:64]
     )
     busiest = _busiest(batch.operators, MOST_OPERATORS)
-    operators = tuple(replace(it, name=short(it.name, OPERATOR_BYTES), role=short(it.role, OPERATOR_BYTES)) for it in busiest)
-    return replace(batch, operator=short(batch.operator, OPERATOR_BYTES), heavy_keys=keys, queues=queues, operators=operators)
+    operators = tuple(
+        replace(it, name=short_name(it.name, OPERATOR_BYTES), role=short(it.role, OPERATOR_BYTES)) for it in busiest
+    )
+    return replace(
+        batch, operator=short_name(batch.operator, OPERATOR_BYTES), heavy_keys=keys, queues=queues, operators=operators
+    )
 
 
 def _short_decision(decision: Decision) -> Decision:
@@ -224,7 +228,7 @@ def _short_graph(graph: Graph) -> Graph:
     kept = len(graph.operators[:MOST_OPERATORS])
     operators = tuple(
         Operator(
-            name=short(it.name, OPERATOR_BYTES),
+            name=short_name(it.name, OPERATOR_BYTES),
             role=short(it.role, OPERATOR_BYTES),
             planned_threads=it.planned_threads,
             planned_ms=it.planned_ms,
