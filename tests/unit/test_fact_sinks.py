@@ -20,7 +20,7 @@ import evenly
 from evenly.errors import DamagedData, InvalidParameter, UnwritableFile
 from evenly.facts.emitting import Teller, is_emitting
 from evenly.facts.reading import LineReader
-from evenly.facts.records import Batch, Decision, Fact, HeavyKey
+from evenly.facts.records import Batch, Decision, Fact, HeavyKey, Operator
 from evenly.facts.sample import dataflow, drifting_stream, paced_sending
 from evenly.facts.sinks.metrics import METRICS
 
@@ -227,6 +227,28 @@ def test_two_queries_of_one_name_have_gauges_of_their_own():
     sink.close()
     running = {it.labels["name"]: it.value for it in next(it for it in families if it.name == "evenly_running").samples}
     assert running == {"visits": 1.0, "visits two": 0.0}
+
+
+def test_a_restart_tells_nothing_of_what_only_the_run_before_it_knew():
+    registry = CollectorRegistry()
+    sink = evenly.Prometheus(registry=registry)
+    common = {"time": 1.0, "run": "a", "name": "visits", "kind": "keyed"}
+    labels = {"name": "visits", "kind": "keyed"}
+    watched = Batch(number=0, rows=5, imbalance_pct=80.0, operators=(Operator(name="gone", rows=5, duration_ms=1.0),))
+    for event, batch in (
+        ("start", None),
+        ("batch", watched),
+        ("end", None),
+        ("start", None),
+        ("batch", Batch(number=1, rows=7)),
+    ):
+        sink.write(Fact(**common, event=event, batch=batch))
+    assert registry.get_sample_value("evenly_imbalance_ratio", labels) is None
+    assert registry.get_sample_value("evenly_operator_duration_seconds", labels | {"operator": "gone"}) is None
+    assert registry.get_sample_value("evenly_operator_rows_total", labels | {"operator": "gone"}) == 5.0
+    assert registry.get_sample_value("evenly_rows_total", labels) == 12.0
+    assert registry.get_sample_value("evenly_running", labels) == 1.0
+    sink.close()
 
 
 def test_a_registry_takes_one_prometheus_at_a_time():
