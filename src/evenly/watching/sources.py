@@ -80,10 +80,21 @@ def _identified(path: Path) -> dict[_Identity, Path]:
             raise UnreadableFile(f"{path} is no file: give a file of JSON lines that evenly.emit_to has written")
         return {} if found is None else {(found.st_dev, found.st_ino): path}
     inside = path.resolve()
-    named = (one for one in path.iterdir() if one.name.endswith(_ENDINGS) and one.resolve().parent == inside)
+    try:
+        with os.scandir(path) as entries:
+            named = [Path(one.path) for one in entries if one.name.endswith(_ENDINGS) and _is_inside(one, inside)]
+    except OSError as error:
+        raise UnreadableFile(f"{path} cannot be read ({error}): give a folder that you may read") from error
     states = [(state, one) for one in named if (state := _state(one)) is not None and stat.S_ISREG(state.st_mode)]
     states.sort(key=lambda it: it[0].st_mtime)
     return {(state.st_dev, state.st_ino): one for state, one in states[-_MOST_FILES:]}
+
+
+def _is_inside(entry: os.DirEntry[str], folder: Path) -> bool:
+    """Of what is no link that is known without a look: a folder may have thousands of files, and is looked at often."""
+    if not entry.is_symlink():
+        return True
+    return os.path.exists(entry.path) and Path(entry.path).resolve().parent == folder  # noqa: PTH110 - pathlib's raises of a loop
 
 
 def _state(path: Path) -> os.stat_result | None:
