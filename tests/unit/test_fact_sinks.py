@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import os
 import subprocess
 import sys
 import threading
@@ -381,6 +382,27 @@ def test_of_two_that_find_a_file_full_at_once_the_second_keeps_what_the_first_ha
     second.close()
     assert [fact.run for fact in evenly.read_facts(tmp_path / "facts.jsonl").facts] == ["first", "second"]
     assert len(evenly.read_facts(tmp_path / "facts.jsonl.1").facts) > 500
+
+
+def test_a_link_stays_a_link_and_what_it_leads_to_is_begun_anew_beside_itself(tmp_path):
+    (tmp_path / "data").mkdir()
+    link = tmp_path / "facts.jsonl"
+    link.symlink_to(tmp_path / "data" / "visits.jsonl")
+    sink = evenly.JsonLines(link, most_bytes=100_000)
+    for _ in range(2_000):
+        sink.write(end())
+    sink.close()
+    assert link.is_symlink()
+    assert sorted(it.name for it in (tmp_path / "data").iterdir()) == ["visits.jsonl", "visits.jsonl.1"]
+    assert sorted(it.name for it in tmp_path.iterdir()) == ["data", "facts.jsonl"]
+
+
+def test_a_path_that_is_no_file_is_written_as_it_is(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    sink = evenly.JsonLines(tmp_path / "pipe")
+    sink.write(end())
+    assert sink.path == tmp_path / "pipe"
+    sink.close()
 
 
 def test_a_path_stays_the_same_after_a_change_of_the_working_folder(tmp_path, monkeypatch):

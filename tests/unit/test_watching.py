@@ -96,6 +96,25 @@ def test_a_file_that_another_has_replaced_under_its_number_is_read_from_its_begi
     assert [fact.batch.number for fact in told] == [0, 1, 2, *range(5, 5 + later)]
 
 
+def test_a_file_that_a_link_leads_to_is_followed_when_it_is_begun_anew_and_when_the_link_leads_elsewhere(tmp_path):
+    (tmp_path / "data").mkdir()
+    link, file = tmp_path / "facts.jsonl", tmp_path / "data" / "one.jsonl"
+    file.write_bytes(lines([batch(1)]))
+    link.symlink_to(file)
+    followed = follow(link)
+    told = [*next(followed)[1], *next(followed)[1]]
+    with file.open("ab") as writing:
+        writing.write(lines([batch(2)]))
+    file.rename(tmp_path / "data" / "one.jsonl.1")
+    file.write_bytes(lines([batch(3)]))
+    told += [fact for _, some in islice(followed, 3) for fact in some]
+    (tmp_path / "data" / "two.jsonl").write_bytes(lines([batch(4)]))
+    link.unlink()
+    link.symlink_to(tmp_path / "data" / "two.jsonl")
+    told += next(followed)[1]
+    assert [fact.batch.number for fact in told] == [1, 2, 3, 4]
+
+
 def test_a_file_of_a_folder_that_is_renamed_is_not_read_twice(tmp_path):
     path = tmp_path / "facts.jsonl"
     path.write_bytes(lines([batch(1)]))

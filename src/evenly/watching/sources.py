@@ -144,7 +144,7 @@ def _now(path: Path, followed: Container[_Identity]) -> dict[_Identity, Path]:
     """What is to be read, oldest first: also a file that was followed at `path` before it was renamed, to its end."""
     if path.is_dir():
         return _identified(path)
-    before = path.with_name(f"{path.name}.1")
+    before = Path(f"{os.path.realpath(path)}.1")  # beside what a link leads to
     return {identity: one for identity, one in _identified(before).items() if identity in followed} | _identified(path)
 
 

@@ -43,7 +43,10 @@ class JsonLines:
             raise InvalidParameter(
                 f"most_bytes must be at least {_LEAST_BYTES:,}, ten of the largest records, got {most_bytes!r}"
             )
-        self.path, self._most_bytes = Path(told).absolute(), most_bytes  # the same one after a change of the working folder
+        # The same one after a change of the working folder; and what a link leads to, which is to stay a link.
+        self.path, self._most_bytes = Path(os.path.realpath(told)), most_bytes
+        if Path(told).exists() and not self.path.is_file():
+            self.path = Path(told).absolute()
         self._file, self._size = -1, 0
         try:
             self._open()
