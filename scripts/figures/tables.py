@@ -327,5 +327,5 @@ TABLES: dict[str, Callable[[Records], str]] = {
     "groups": groups,
     "facts": facts,
     "page": page,
-    **dict.fromkeys(("joins", "streaming", "drift", "link", "rules", "examples"), kept),
+    **dict.fromkeys(("joins", "streaming", "drift", "link", "rules", "examples", "placing", "micro", "rebuilt"), kept),
 }

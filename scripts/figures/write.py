@@ -1,7 +1,8 @@
 """Write the measured tables and the picture into the documents: `python scripts/figures/write.py [--take PRINTED …]`.
 
-A table stands between `<!-- figure NAME -->` and `<!-- end of figure -->`, and is made of docs/figures/NAME.json; the table
-`results` of the README is made of several. `--take FILE` first takes what a benchmark printed with `--json` as its figure.
+A table stands between `<!-- figure NAME -->` and `<!-- end of figure -->`, and is made of docs/figures/NAME.json; the tables
+`results` of the README and `which` of docs/which.md are made of several. `--take FILE` first takes what a benchmark printed
+with `--json` as its figure.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import json
 import re
 from pathlib import Path
 
+from choosing import which
 from picture import picture
 from tables import SHORT, TABLES, Records, results
 from taking import take
@@ -33,7 +35,10 @@ def documents() -> list[Path]:
 
 def filled(text: str, figures: dict[str, Records]) -> str:
     """The text with all of its tables as the figures have them."""
-    made = {name: table(figures[name]) for name, table in TABLES.items()} | {"results": results(figures)}
+    made = {name: table(figures[name]) for name, table in TABLES.items()} | {
+        "results": results(figures),
+        "which": which(figures),
+    }
     made |= {name: table(figures[of]) for name, (of, table) in SHORT.items()}
     return _MARKED.sub(lambda found: f"{found[1]}{made[found['name']]}\n{found[3]}", text)
 

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from evenly.spark.sending.stream_send import stream_send
     from evenly.spark.session import local_session
     from evenly.spark.streaming.keyed_query import KeyedQuery
+    from evenly.spark.streaming.query_facts import QueryFacts
     from evenly.spark.streaming.running_query import RunningQuery
     from evenly.spark.streaming.stream_apply_by_key import stream_apply_by_key
     from evenly.spark.streaming.stream_by_key import stream_by_key
@@ -79,6 +80,7 @@ __all__ = [
     "NumberedRow",
     "OpenTelemetry",
     "Prometheus",
+    "QueryFacts",
     "RunningQuery",
     "SplitMapping",
     "TcpLines",
@@ -141,6 +143,7 @@ _ON_SPARK = {
     "FlowWatch": "evenly.spark.flows.watch",
     "KeyedQuery": "evenly.spark.streaming.keyed_query",
     "Merging": "evenly.spark.keyed.merging",
+    "QueryFacts": "evenly.spark.streaming.query_facts",
     "RunningQuery": "evenly.spark.streaming.running_query",
     "TimeWatch": "evenly.spark.keyed.time_watch",
     "aggregate_by_key": "evenly.spark.keyed.aggregate_by_key",

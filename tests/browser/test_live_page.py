@@ -91,6 +91,8 @@ def test_a_dataflow_is_drawn_and_its_slow_operator_stands_out(browser, live):
         assert "lookup takes 1.8 times as long" in page.text()
         queues = choose(page, "send")["queues"]
         assert page.value("document.querySelectorAll('#queues .signal').length") == len(queues["may_send"]) == 1
+        backlogs = queues["backlogs"]["values"]
+        assert backlogs[queues["may_send"][0]] == max(backlogs), "the longest queue is the next to send"
 
 
 def told(number, loads, *, version=1, **parts):
@@ -148,6 +150,66 @@ def test_a_burst_a_change_a_restart_and_a_lost_connection_are_followed(browser):
         back = caught_up(page, live)
         assert (back["batch"], back["mapping_version"], back["batches_kept"]) == (6, 3, 2)
     live.close()
+
+
+def test_of_many_runs_the_page_lets_go_of_the_one_that_it_has_heard_of_longest_ago(browser):
+    def of(run, event, **parts):
+        return Fact(time=1.0, run=run, name=run, kind="batch", event=event, **parts)
+
+    with LiveWatch(title="many") as live, browser.page(live.url) as page:
+        for run in ("chosen", "long"):
+            live.add(of(run, "start"))
+        for number in range(40):
+            live.add(of(f"job {number}", "start"))
+            live.add(of("long", "batch", batch=Batch(number=number, rows=number)))
+        runs = caught_up(page, live)["runs"]
+        assert {"chosen", "long", "job 39"} <= set(runs)
+        assert len(runs) == 16
+        page.value("[...document.querySelectorAll('#runs button')].find(one => one.textContent.includes('long')).click()")
+        page.wait_for("JSON.parse(document.getElementById('numbers').textContent).run === 'long'")
+        assert page.numbers()["batches_kept"] == 40
+
+
+def test_a_dataflow_and_the_query_of_its_state_are_two_though_they_have_one_identity(browser):
+    with LiveWatch(title="two") as live, browser.page(live.url) as page:
+        for number in range(3):
+            for kind, rows in (("flow", 1_000), ("keyed", 10)):
+                held = Batch(number=number, rows=rows, imbalance_pct=float(rows))
+                live.add(Fact(time=2.0 * number, run="q", name="words", kind=kind, event="batch", batch=held))
+        caught_up(page, live)
+        for kind, rows in (("keyed", 10), ("flow", 1_000)):
+            numbers = choose(page, kind)
+            assert (numbers["rows"], numbers["imbalance_pct"], numbers["batches_kept"]) == (rows, float(rows), 3)
+            assert numbers["rows_per_s"] == rows / 2.0
+
+
+def test_a_run_can_be_chosen_while_records_come(browser):
+    with LiveWatch(title="busy") as live, browser.page(live.url) as page:
+        for run in ("one", "two"):
+            live.add(Fact(time=1.0, run=run, name=run, kind="keyed", event="start"))
+        caught_up(page, live)
+        page.value("void (window.before = document.querySelectorAll('#runs button')[1])")
+        live.add(Fact(time=2.0, run="one", name="one", kind="keyed", event="batch", batch=Batch(number=0, rows=1)))
+        caught_up(page, live)
+        assert page.value("window.before.isConnected"), "a press on it would be lost"
+        page.value("window.before.click()")
+        page.wait_for("JSON.parse(document.getElementById('numbers').textContent).run === 'two'")
+        current = "document.querySelector('#runs [aria-current=true]').textContent"
+        assert page.value(current) == "two (keyed)"
+
+
+def test_letters_that_turn_the_direction_of_writing_turn_nothing_but_their_own_text(browser):
+    turning, key = "\u202ebackwards", "\u202eeilA"
+    left = "(() => { const at = document.createRange(); at.selectNodeContents(%s); return at.getBoundingClientRect().left })()"
+    with LiveWatch(title="odd") as live, browser.page(live.url, width=1280) as page:
+        live.add(told(0, [1, 2, 3]))
+        live.add(told(1, [1, 2, 3], heavy_keys=(HeavyKey(key=key, share_pct=6.0, instance=1),)))
+        live.add(said("change", 1_001.5, mapping_version=2, decision=Decision(what=turning, reason=turning)))
+        caught_up(page, live)
+        entry = "document.querySelector('#decisions .change').childNodes[%d]"
+        places = [page.value(left % (entry % at)) for at in (0, 2, 4)]
+        assert places == sorted(places), "time, what was changed, and why, in this order"
+        assert page.value("document.getElementById('keys-now').textContent") == f"\u2068{key}\u2069 entered in batch 1"
 
 
 def test_the_page_keeps_a_bounded_history(browser):

@@ -169,6 +169,20 @@ def test_the_command_prints_its_address_and_ends_with_an_interrupt(tmp_path):
     assert TOKEN not in said
 
 
+def test_an_interrupt_that_comes_with_the_address_ends_it_well_too(tmp_path, monkeypatch, capsys):
+    noted = []
+
+    def interrupted(text):
+        noted.append(text)
+        if len(noted) == 1:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("evenly.cli.watch.note", interrupted)
+    (tmp_path / "facts.jsonl").touch()
+    assert command.told(monkeypatch, capsys, "watch", tmp_path / "facts.jsonl", "--no-browser", "--port", "0")[0] == 0
+    assert noted[1:] == ["Ended."]
+
+
 def test_mistakes_on_the_command_line_are_one_sentence(tmp_path, monkeypatch, capsys):
     def told(*arguments):
         code, _, said = command.told(monkeypatch, capsys, "watch", "--no-browser", "--port", "0", *arguments)

@@ -81,6 +81,43 @@ def test_any_record_is_one_line_of_at_most_10_000_bytes_that_is_read_back_and_fi
     VALID.validate(json.loads(line))
 
 
+def test_names_that_begin_alike_stay_apart_where_they_are_cut():
+    names = [f"{'https://example.com/path/' * 20}{at}" for at in range(3)]
+    operators = tuple(Operator(name=name, rows=at) for at, name in enumerate(names))
+    keys = tuple(HeavyKey(key=name, share_pct=1.0) for name in names)
+    started = Fact(time=1.0, run="a", kind="flow", event="start", graph=Graph(operators=operators)).fitted()
+    held = Batch(number=0, operator=names[1], operators=operators, heavy_keys=keys)
+    told = Fact(time=1.0, run=names[0], name=names[2], kind="flow", event="batch", batch=held).fitted()
+    assert len({one.name for one in told.batch.operators}) == len({one.key for one in told.batch.heavy_keys}) == 3
+    assert [one.name for one in told.batch.operators] == [one.name for one in started.graph.operators]
+    assert told.batch.operator == told.batch.operators[1].name
+    assert told.run != told.name
+    assert told.fitted() == told
+
+
+def test_half_a_character_is_told_as_a_question_mark_and_not_by_no_record():
+    """Python has them in names of files, and so in errors."""
+    odd = "\udcff.parquet"
+    operators, edges = (Operator(name=odd, role=odd),), ((0, 0),)
+    held = Batch(number=1, operator=odd, heavy_keys=(HeavyKey(key=odd, share_pct=1.0),), operators=operators)
+    common = {"time": 1.0, "run": odd, "name": odd, "kind": "flow"}
+    for parts in (
+        {"event": "batch", "batch": held},
+        {"event": "start", "graph": Graph(operators=operators, edges=edges)},
+        {"event": "change", "decision": Decision(what=odd, reason=odd)},
+        {"event": "end", "error": odd},
+    ):
+        fact = Fact(**common, **parts)
+        assert b"?.parquet" in fact.to_json()
+        assert list(LineReader().feed(fact.to_json() + b"\n")) == [fact.fitted()]
+
+
+@pytest.mark.parametrize("odd", [float("nan"), float("inf")])
+def test_a_share_that_is_no_number_is_refused_before_it_is_a_line_that_nobody_can_read(odd):
+    with pytest.raises(ValueError, match="the share of a key is a number"):
+        HeavyKey(key="a", share_pct=odd)
+
+
 def test_the_largest_records_fit():
     text, most = "\x01" * 400, {"rows": 2**62, "busy_ms": 1e300 / 3, "busy_pct": 1e300 / 3, "duration_ms": 1e300 / 3}
     operators = tuple(
@@ -131,6 +168,7 @@ def test_no_instance_and_what_is_no_number_have_no_loads():
     assert Loads.of([]) is None
     assert Loads.of([1.0, float("nan")]) is None
     assert Loads.of([1.0, float("inf")]) is None
+    assert Loads.of([1e308, 1e308]) is None  # a sum that JSON cannot say would be a line that nobody can read
     assert Loads.of([0.0, 0.0]).imbalance_pct == 0.0
 
 

@@ -2,6 +2,7 @@
 
 import json
 import sys
+import time
 
 import connected_costs
 import pandas as pd
@@ -35,7 +36,8 @@ def main() -> None:
     provide_java()
     spark = SparkSession.builder.remote("local[2]").getOrCreate()
     try:
-        sys.stdout.write(json.dumps({"by key": told(spark), "by cost": connected_costs.told(spark)}) + "\n")
+        results = {"by key": told(spark), "by cost": connected_costs.told(spark), "facts": told_facts(spark)}
+        sys.stdout.write(json.dumps(results) + "\n")
     finally:
         spark.stop()
 
@@ -76,6 +78,30 @@ def told(spark):
     except evenly.EvenlyError as error:
         results["remember"] = f"{type(error).__name__}: {error}"
     return results
+
+
+def told_facts(spark):
+    """What records tell of a query of one's own, and of a job by cost once its watch is asked."""
+    spark.range(30).write.parquet("rows")
+    facts, listener = [], evenly.QueryFacts()
+    with evenly.emit_to(facts.append) as emitting:
+        spark.streams.addListener(listener)
+        writer = spark.readStream.schema("id long").parquet("rows").writeStream.format("noop").queryName("own")
+        query = writer.option("checkpointLocation", "checkpoint").trigger(availableNow=True).start()
+        query.awaitTermination(120)
+        for _ in range(6_000):  # Spark tells of it a moment later
+            if any(fact.event == "end" for fact in facts):
+                break
+            time.sleep(0.02)
+        spark.streams.removeListener(listener)
+        watch = evenly.CostWatch()
+        evenly.apply_by_cost(spark.range(24), connected_costs.same, "id long", instances=2, watch=watch).collect()
+        before = len(facts)
+        reported = sum(report.rows for report in watch.reports)
+        emitting.flush()
+    own = [[fact.kind, fact.event, fact.name, fact.run == query.id, fact.batch and fact.batch.rows] for fact in facts[:before]]
+    job = [[fact.kind, fact.event, fact.batch and fact.batch.rows] for fact in facts[before:]]
+    return {"own": own, "job": job, "reported": reported}
 
 
 if __name__ == "__main__":

@@ -20,6 +20,10 @@ def double(row):
     return {"twice": row.id * 2, "kind": row.kind}
 
 
+def same(row):
+    return row.id
+
+
 def deadly(row):
     if row.id == 7:
         os._exit(1)

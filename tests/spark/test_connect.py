@@ -90,3 +90,14 @@ def test_apply_by_cost_works_on_connect(both):
     assert told["died"] == ["WorkerDied"]
     assert told["survived"] == 599
     assert "KeyError" in told["failed"]
+
+
+def test_a_query_of_ones_own_is_told_on_connect_and_a_job_when_its_watch_is_asked(both):
+    told = both["facts"]
+    assert told["own"] == [
+        ["query", "start", "own", True, None],
+        ["query", "batch", "own", True, 30],
+        ["query", "end", "own", True, None],
+    ]
+    assert told["job"] == [["batch", "start", None], ["batch", "batch", 24], ["batch", "end", None]]
+    assert told["reported"] == 24

@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from jsonschema import Draft202012Validator
+from prometheus_client import CollectorRegistry
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F
 from visiting import INSTANCES, by_hash, turned
 
@@ -107,6 +111,57 @@ def test_a_keyed_query_tells_its_start_batches_change_and_end_and_goes_on_under_
     assert "state: ended" in repr(first)
 
 
+@pytest.mark.usefixtures("rocksdb")
+def test_what_a_keyed_batch_tells_is_what_its_file_holds_counted_again(visits, told):
+    """Rows, λ and heavy keys of records, of metrics and of the live page beside those of the files, by the mapping alone."""
+    visits.add(files=3)
+    registry = CollectorRegistry()
+    given = {"key": "user", "instances": INSTANCES, "checkpoint": visits.checkpoint, "mapping": by_hash()}
+    with evenly.emit_to(evenly.Prometheus(registry=registry)) as metrics:
+        query = evenly.stream_by_key(visits.stream(), visits.counts("user"), query_name="counted", **given)
+        with query.watch() as live:
+            query.processAllAvailable()
+            query.stop()
+            until(lambda: told(event="end", run=query.id), "the end was told")
+            until(lambda: b'"event":"end"' in live.history.since(0)[-1].line, "the end is shown")
+            shown = [json.loads(entry.line).get("batch") for entry in live.history.since(0)]
+        metrics.flush()
+        labels, scraped = {"name": "counted", "kind": "keyed"}, dict[str, float]()
+        for name in ("rows_total", "batches_total", "imbalance_ratio", "mapping_version", "running", "instances"):
+            scraped[name] = registry.get_sample_value(f"evenly_{name}", labels)
+    files = sorted(Path(visits.input).glob("*.parquet"))
+    facts = told(event="batch", run=query.id)
+    batches = [fact.batch for fact in facts]
+    assert [batch.number for batch in batches] == [0, 1, 2]
+    assert [one["rows_by_instance"]["values"] for one in shown if one] == [list(it.rows_by_instance.values) for it in batches]
+    for file, fact, batch in zip(files, facts, batches, strict=True):
+        mapping = query._store.mapping(fact.mapping_version)  # the controller may change it
+        users = pq.read_table(file, partitioning=None)["user"].to_pylist()
+        loads = np.bincount(mapping.assign(users), minlength=INSTANCES)
+        assert list(batch.rows_by_instance.values) == loads.tolist()
+        uneven = 100.0 * (loads.max() / loads.mean() - 1.0)
+        assert batch.imbalance_pct == pytest.approx(uneven)
+        counts = Counter(users)
+        for heavy in batch.heavy_keys:
+            user = None if heavy.key == "null" else heavy.key
+            assert heavy.share_pct == pytest.approx(100.0 * counts[user] / len(users), rel=0.005)
+            assert heavy.instance == mapping.assign([user])[0]
+        heaviest = [share for _, share in counts.most_common(8)]
+        assert [100.0 * it / len(users) for it in heaviest] == pytest.approx(
+            [it.share_pct for it in batch.heavy_keys], rel=0.005
+        )
+        bound = max(loads.mean(), *counts.values()) / loads.max()
+        assert batch.bound_ms == pytest.approx(batch.duration_ms * min(1.0, bound), rel=0.005)
+    assert scraped == {
+        "rows_total": 9_000.0,
+        "batches_total": 3.0,
+        "imbalance_ratio": pytest.approx(uneven / 100.0),
+        "mapping_version": query.versions[-1].number,
+        "running": 0.0,
+        "instances": INSTANCES,
+    }
+
+
 def test_what_still_ran_when_its_session_or_its_process_ended_is_told_to_have_ended(tmp_path):
     """The bus that tells of ends is gone by then."""
     (tmp_path / "in").mkdir()
@@ -197,6 +252,34 @@ def _doubles(name, folder):
     doubled = rows.row(lambda row: 2 * row.id, name="double", schema="twice long")
     doubled.sink("kept", format="parquet", path=str(folder / name))
     return flow
+
+
+def test_queries_that_evenly_has_not_started_are_told_by_a_listener_and_its_own_once(spark, tmp_path, told):
+    spark.range(0, 40, 1, 2).write.parquet(str(tmp_path / "in"))
+    rows = spark.readStream.schema("id long").parquet(str(tmp_path / "in"))
+
+    def fails(batch, number):
+        raise RuntimeError(f"batch {number} of {batch.count()} rows")
+
+    listener = evenly.QueryFacts()
+    spark.streams.addListener(listener)
+    try:
+        own = evenly.stream_send(rows, to=lambda _: None, checkpoint=tmp_path / "own", trigger=NOW)
+        own.awaitTermination()
+        plain = rows.writeStream.format("noop").queryName("plain").trigger(**NOW).start()
+        plain.awaitTermination()
+        until(lambda: told(run=str(plain.id), event="end"), "the end was told")
+        lost = rows.writeStream.foreachBatch(fails).trigger(**NOW).start()
+        with pytest.raises(StreamingQueryException):
+            lost.awaitTermination()
+    finally:
+        spark.streams.removeListener(listener)
+    start, batch, end = told(run=str(plain.id))
+    assert (start.kind, start.event, start.name, end.error) == ("query", "start", "plain", "")
+    assert (batch.batch.number, batch.batch.rows) == (0, 40)
+    assert batch.batch.duration_ms == float(plain.lastProgress["batchDuration"])
+    assert {fact.kind for fact in told(run=own.id)} == {"send"}
+    assert told(run=str(lost.id)) == [], "it has had no batch"
 
 
 def test_a_batch_job_with_a_watch_tells_when_its_action_has_ended(spark, told):

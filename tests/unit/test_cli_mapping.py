@@ -208,6 +208,29 @@ def test_a_folder_that_is_none_and_a_damaged_file_are_refused(monkeypatch, capsy
     assert "is damaged (its checksum does not fit): restore it from a backup" in err
 
 
+def test_a_request_that_cannot_be_read_hides_no_versions_and_can_be_taken_back(monkeypatch, capsys, checkpoint):
+    request = checkpoint / "evenly" / REQUEST
+    request.write_text("{}")
+    code, out, err = command.told(monkeypatch, capsys, "mapping", "list", checkpoint)
+    assert code == 0
+    assert "by hash" in out
+    assert "is damaged" in err
+    assert "rollback --cancel" in err
+    code, _, err = command.told(monkeypatch, capsys, "mapping", "rollback", checkpoint)
+    assert code == 2
+    assert "take that back with --cancel" in " ".join(err.split())
+    assert command.told(monkeypatch, capsys, "mapping", "rollback", checkpoint, "--cancel")[0] == 0
+    assert not request.exists()
+    assert command.told(monkeypatch, capsys, "mapping", "rollback", checkpoint)[0] == 0
+
+
+def test_a_mapping_that_has_gone_and_an_empty_path_are_told_as_such(monkeypatch, capsys, checkpoint):
+    (checkpoint / "evenly" / mapping_file(2)).unlink()
+    code, _, err = command.told(monkeypatch, capsys, "mapping", "rollback", checkpoint)
+    assert (code, "mapping-000002.json has gone: restore it" in " ".join(err.split())) == (2, True)
+    assert "there is no folder ''" in command.told(monkeypatch, capsys, "mapping", "list", "")[2]
+
+
 def test_requests_and_answers_are_read_back_or_refused():
     request, answer = Request(2, "a", "now"), RequestAnswer("a", 4, 2, "", "now")
     assert Request.from_json(request.to_json().encode(), source="it") == request

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import os
 import subprocess
 import sys
 import threading
@@ -20,7 +21,7 @@ import evenly
 from evenly.errors import DamagedData, InvalidParameter, UnwritableFile
 from evenly.facts.emitting import Teller, is_emitting
 from evenly.facts.reading import LineReader
-from evenly.facts.records import Batch, Decision, Fact, HeavyKey
+from evenly.facts.records import Batch, Decision, Fact, HeavyKey, Operator
 from evenly.facts.sample import dataflow, drifting_stream, paced_sending
 from evenly.facts.sinks.metrics import METRICS
 
@@ -229,6 +230,28 @@ def test_two_queries_of_one_name_have_gauges_of_their_own():
     assert running == {"visits": 1.0, "visits two": 0.0}
 
 
+def test_a_restart_tells_nothing_of_what_only_the_run_before_it_knew():
+    registry = CollectorRegistry()
+    sink = evenly.Prometheus(registry=registry)
+    common = {"time": 1.0, "run": "a", "name": "visits", "kind": "keyed"}
+    labels = {"name": "visits", "kind": "keyed"}
+    watched = Batch(number=0, rows=5, imbalance_pct=80.0, operators=(Operator(name="gone", rows=5, duration_ms=1.0),))
+    for event, batch in (
+        ("start", None),
+        ("batch", watched),
+        ("end", None),
+        ("start", None),
+        ("batch", Batch(number=1, rows=7)),
+    ):
+        sink.write(Fact(**common, event=event, batch=batch))
+    assert registry.get_sample_value("evenly_imbalance_ratio", labels) is None
+    assert registry.get_sample_value("evenly_operator_duration_seconds", labels | {"operator": "gone"}) is None
+    assert registry.get_sample_value("evenly_operator_rows_total", labels | {"operator": "gone"}) == 5.0
+    assert registry.get_sample_value("evenly_rows_total", labels) == 12.0
+    assert registry.get_sample_value("evenly_running", labels) == 1.0
+    sink.close()
+
+
 def test_a_registry_takes_one_prometheus_at_a_time():
     registry = CollectorRegistry()
     first = evenly.Prometheus(registry=registry)
@@ -325,6 +348,63 @@ def test_a_file_that_another_process_has_renamed_is_left_for_the_new_one(tmp_pat
     assert "second" in {fact.run for fact in evenly.read_facts(tmp_path / "facts.jsonl").facts}
 
 
+def test_a_file_that_several_write_to_takes_no_more_than_that_of_one(tmp_path):
+    sinks = [evenly.JsonLines(tmp_path / "facts.jsonl", most_bytes=100_000) for _ in range(4)]
+    for number in range(4_000):
+        sinks[number % 4].write(end(name=f"{number}"))
+    for sink in sinks:
+        sink.close()
+    files = sorted(tmp_path.iterdir(), reverse=True)
+    assert all(it.stat().st_size <= 100_000 for it in files)
+    names = [int(fact.name) for it in files for fact in evenly.read_facts(it).facts]
+    assert names == list(range(4_000 - len(names), 4_000))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no locks")
+def test_of_two_that_find_a_file_full_at_once_the_second_keeps_what_the_first_has_put_aside(tmp_path, monkeypatch):
+    from evenly.facts.sinks import json_lines
+
+    first, second = (evenly.JsonLines(tmp_path / "facts.jsonl", most_bytes=100_000) for _ in range(2))
+    while first._size + 200 <= 100_000:
+        first.write(end(name="before"))
+    lock, locked = json_lines.fcntl.flock, []
+
+    def meanwhile(file, how):
+        locked.append(file)
+        if len(locked) == 1:
+            first.write(end(run="first", name="x" * 190))
+        return lock(file, how)
+
+    monkeypatch.setattr(json_lines.fcntl, "flock", meanwhile)
+    second.write(end(run="second", name="x" * 190))
+    assert len(locked) == 2
+    first.close()
+    second.close()
+    assert [fact.run for fact in evenly.read_facts(tmp_path / "facts.jsonl").facts] == ["first", "second"]
+    assert len(evenly.read_facts(tmp_path / "facts.jsonl.1").facts) > 500
+
+
+def test_a_link_stays_a_link_and_what_it_leads_to_is_begun_anew_beside_itself(tmp_path):
+    (tmp_path / "data").mkdir()
+    link = tmp_path / "facts.jsonl"
+    link.symlink_to(tmp_path / "data" / "visits.jsonl")
+    sink = evenly.JsonLines(link, most_bytes=100_000)
+    for _ in range(2_000):
+        sink.write(end())
+    sink.close()
+    assert link.is_symlink()
+    assert sorted(it.name for it in (tmp_path / "data").iterdir()) == ["visits.jsonl", "visits.jsonl.1"]
+    assert sorted(it.name for it in tmp_path.iterdir()) == ["data", "facts.jsonl"]
+
+
+def test_a_path_that_is_no_file_is_written_as_it_is(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    sink = evenly.JsonLines(tmp_path / "pipe")
+    sink.write(end())
+    assert sink.path == tmp_path / "pipe"
+    sink.close()
+
+
 def test_a_path_stays_the_same_after_a_change_of_the_working_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     sink = evenly.JsonLines("facts.jsonl")
@@ -373,6 +453,27 @@ def test_sinks_that_hang_hold_up_neither_the_end_of_a_process_nor_others(tmp_pat
     assert ran.returncode == 0, ran.stderr
     assert ran.stderr.count("wait already") in {4, 5}
     assert all(fact.event == "start" for fact in evenly.read_facts(path).facts)
+
+
+FORKED = """
+import os, sys
+import evenly
+from evenly.facts.emitting import before_the_end
+
+evenly.emit_to(sys.argv[1])
+before_the_end(lambda: os.write(1, b"the end of %d" % os.getpid()))
+if os.fork() == 0:
+    sys.exit()
+os.wait()
+os.write(1, b"%d: " % os.getpid())
+"""
+
+
+def test_the_end_of_a_forked_process_is_not_the_end_of_what_its_parent_runs(tmp_path):
+    command = [sys.executable, "-W", "ignore", "-c", FORKED, str(tmp_path / "facts.jsonl")]
+    ran = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
+    process, _, told = ran.stdout.partition(": ")
+    assert told == f"the end of {process}"
 
 
 def test_prometheus_forgets_the_names_that_were_told_of_longest_ago():

@@ -28,3 +28,12 @@ def test_what_it_links_to_is_there():
     found = re.findall(r'\]\(([^)#:]+)(?:#[^)]*)?\)|src="([^"]+)"', TEXT)
     assert found
     assert [path for pair in found for path in pair if path and not (ROOT / path).exists()] == []
+
+
+def test_where_it_links_to_a_part_of_a_page_there_is_that_part():
+    """Of the other pages the site says so, in which the README is not."""
+    found = re.findall(r"\]\(([^)#:]+\.md)#([^)]+)\)", TEXT)
+    assert found
+    headings = {path: re.findall(r"^#+ (.*)$", (ROOT / path).read_text("utf-8"), re.MULTILINE) for path, _ in found}
+    parts = {path: {re.sub(r"[^\w\- ]", "", one.lower()).replace(" ", "-") for one in ones} for path, ones in headings.items()}
+    assert [f"{path}#{part}" for path, part in found if part not in parts[path]] == []

@@ -84,6 +84,37 @@ def test_a_file_is_followed_as_it_grows_and_when_it_is_begun_anew(tmp_path):
     assert come() == []
 
 
+@pytest.mark.parametrize("later", [3, 5])
+def test_a_file_that_another_has_replaced_under_its_number_is_read_from_its_beginning(tmp_path, later):
+    """It may be as long as the one before, or longer."""
+    path = tmp_path / "facts.jsonl"
+    path.write_bytes(lines(batch(number) for number in range(3)))
+    followed = follow(path)
+    told = [*next(followed)[1], *next(followed)[1]]
+    path.write_bytes(lines(batch(number) for number in range(5, 5 + later)))
+    told += next(followed)[1]
+    assert [fact.batch.number for fact in told] == [0, 1, 2, *range(5, 5 + later)]
+
+
+def test_a_file_that_a_link_leads_to_is_followed_when_it_is_begun_anew_and_when_the_link_leads_elsewhere(tmp_path):
+    (tmp_path / "data").mkdir()
+    link, file = tmp_path / "facts.jsonl", tmp_path / "data" / "one.jsonl"
+    file.write_bytes(lines([batch(1)]))
+    link.symlink_to(file)
+    followed = follow(link)
+    told = [*next(followed)[1], *next(followed)[1]]
+    with file.open("ab") as writing:
+        writing.write(lines([batch(2)]))
+    file.rename(tmp_path / "data" / "one.jsonl.1")
+    file.write_bytes(lines([batch(3)]))
+    told += [fact for _, some in islice(followed, 3) for fact in some]
+    (tmp_path / "data" / "two.jsonl").write_bytes(lines([batch(4)]))
+    link.unlink()
+    link.symlink_to(tmp_path / "data" / "two.jsonl")
+    told += next(followed)[1]
+    assert [fact.batch.number for fact in told] == [1, 2, 3, 4]
+
+
 def test_a_file_of_a_folder_that_is_renamed_is_not_read_twice(tmp_path):
     path = tmp_path / "facts.jsonl"
     path.write_bytes(lines([batch(1)]))
@@ -120,8 +151,12 @@ def test_nothing_outside_a_folder_is_read(tmp_path):
     outside.write_bytes(lines([batch(1)]))
     (inside / "link.jsonl").symlink_to(outside)
     (inside / "own.jsonl").write_bytes(lines([batch(2)]))
+    (inside / "again.jsonl").symlink_to(inside / "own.jsonl")
     (inside / "folder.jsonl").mkdir()
-    assert [one.name for one in files_of(inside)] == ["own.jsonl"]
+    (inside / "loop.jsonl").symlink_to(inside / "loop.jsonl")
+    (inside / "lost.jsonl").symlink_to(inside / "nothing.jsonl")
+    (read,) = files_of(inside)
+    assert read.name in {"own.jsonl", "again.jsonl"}
 
 
 def test_what_cannot_be_watched_is_refused_with_its_name(tmp_path):

@@ -19,6 +19,6 @@ def local_folder(given: str, *, what: str, remedy: str = "Copy it here first") -
             raise InvalidParameter(f"{given} is not on this machine: this command reads local folders. {remedy}")
         given = unquote(parts.path)
     path = Path(given)
-    if not path.is_dir():
-        raise MissingFile(f"there is no folder {given}: give {what}")
+    if not given or not path.is_dir():
+        raise MissingFile(f"there is no folder {given or repr(given)}: give {what}")
     return path

@@ -12,7 +12,7 @@ import typer
 from evenly.cli.local_folders import local_folder
 from evenly.cli.options import Json
 from evenly.cli.output import note, print_json, print_table, say
-from evenly.errors import DamagedData, InvalidParameter, MissingFile
+from evenly.errors import DamagedData, InvalidParameter, MissingFile, NewerFormat
 from evenly.files import read_whole, write_new
 from evenly.keys.mapping import Mapping
 from evenly.keys.versions import (
@@ -55,6 +55,8 @@ class _Checkpointed:
 
     def mapping(self, number: int) -> Mapping:
         name = mapping_file(self.version(number).number)
+        if not (self.folder / name).is_file():
+            raise MissingFile(f"{self.folder / name} has gone: restore it from a backup, or name another version")
         text = self._read(name)
         if digest_of(text) != self.log.digests.get(number):
             raise DamagedData(f"{self.folder / name} is not what {LOG} says: restore it from a backup")
@@ -62,8 +64,15 @@ class _Checkpointed:
 
     @property
     def request(self) -> Request | None:
+        """What is asked of the query; one that cannot be read has no version, and can be taken back all the same."""
         path = self.folder / REQUEST
-        return Request.from_json(self._read(REQUEST), source=str(path)) if path.is_file() else None
+        if not path.is_file():
+            return None
+        try:
+            return Request.from_json(self._read(REQUEST), source=str(path))
+        except (DamagedData, NewerFormat) as error:
+            note(f"{error}, or take it back with evenly mapping rollback --cancel")
+            return Request(0, "", "an unknown time")
 
     @property
     def answer(self) -> RequestAnswer | None:
@@ -174,7 +183,7 @@ def rollback_command(
         if json:
             print_json("mapping rollback", {"checkpoint": checkpoint, "cancel": True}, [_asked(pending)])
         else:
-            say(f"Taken back: version {pending.version} is not asked for any more.")
+            say(f"Taken back: version {pending.version or '?'} is not asked for any more.")
         return
     earlier = [it.number for it in found.log.versions[:-1]]
     if not earlier:
@@ -185,8 +194,8 @@ def rollback_command(
     found.mapping(wanted)  # one that cannot be read is not asked for
     if pending is not None:
         raise InvalidParameter(
-            f"the query was asked for version {pending.version} at {pending.asked_at} and has not answered: wait, or take that "
-            "back with --cancel"
+            f"the query was asked for version {pending.version or '?'} at {pending.asked_at} and has not answered: wait, or "
+            "take that back with --cancel"
         )
     request = Request(wanted, uuid.uuid4().hex, datetime.now(UTC).isoformat(timespec="seconds"))
     if not write_new(found.folder / REQUEST, request.to_json()):
@@ -221,7 +230,7 @@ def _content(mapping: Mapping) -> dict[str, object]:
 
 
 def _asked(request: Request) -> dict[str, object]:
-    return {"series": "request", "mapping_version": request.version, "asked_at": request.asked_at}
+    return {"series": "request", "mapping_version": request.version or None, "asked_at": request.asked_at}
 
 
 def _answered(answer: RequestAnswer) -> dict[str, object]:
@@ -236,7 +245,7 @@ def _answered(answer: RequestAnswer) -> dict[str, object]:
 
 def _say_asked(request: Request | None, answer: RequestAnswer | None) -> None:
     if request is not None:
-        say(f"Asked for at {request.asked_at}: back to version {request.version}. The query has not answered yet.")
+        say(f"Asked for at {request.asked_at}: back to version {request.version or '?'}. The query has not answered yet.")
     if answer is not None and not answer.refused:
         say(f"At {answer.answered_at} the query went back to version {answer.asked_version}, as version {answer.version}.")
     if answer is not None and answer.refused:

@@ -44,15 +44,15 @@ def watch(
     source, title = _source(path, demo=demo, again=again, speed=speed)
     made = secrets.token_urlsafe(24) if token == "new" else token  # noqa: S105 - the word, not a token
     ended = "The replay has ended: this is the last of the file." if again else ""
-    with LiveWatch(title=title, source=source, host=host, port=port, token=made, ended=ended) as live:
-        try:
+    try:  # an interrupt may come as soon as the address is there
+        with LiveWatch(title=title, source=source, host=host, port=port, token=made, ended=ended) as live:
             say(live.url)
             note("Ctrl-C ends it." + " Its very first start compiles for some seconds before records come." * demo)
             if browser:
                 webbrowser.open(live.url)
             live.wait()
-        except KeyboardInterrupt:
-            note("Ended.")
+    except KeyboardInterrupt:
+        note("Ended.")
 
 
 def _source(path: Path | None, *, demo: bool, again: bool, speed: float) -> tuple[Iterator[Waited], str]:

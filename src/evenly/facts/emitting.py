@@ -229,9 +229,10 @@ def _close_all() -> None:
 
 
 def _forget() -> None:
-    """In a process that was forked: the threads that write are its parent's."""
+    """In a process that was forked: the threads that write are its parent's, and so is all that runs."""
     global _attached, _lock
     _attached, _lock = (), threading.Lock()
+    _last_words.clear()
 
 
 if hasattr(os, "register_at_fork"):  # where processes can be forked
@@ -239,6 +240,12 @@ if hasattr(os, "register_at_fork"):  # where processes can be forked
 
 
 _HIDDEN, _NAMED = KeyLabels(), KeyLabels(names=True)
+_tell_of_themselves: set[str] = set()
+
+
+def tells_of_itself(run: str) -> bool:
+    """Whether Evenly has started what `run` identifies in this process, a query or a dataflow."""
+    return run in _tell_of_themselves
 
 
 class Teller:
@@ -274,6 +281,8 @@ class Teller:
         """Tell the start of what `run` identifies, also after a restart, and all that waited for it."""
         with self._lock:
             self.run, self.name, self._begun = run, name or "", True
+            if self.kind not in ("query", "batch"):
+                _tell_of_themselves.add(run)
             early, self._early = self._early, []
             self.tell("start", mapping_version=mapping_version, instances=instances, graph=graph)
             for told in early:

@@ -40,7 +40,7 @@ class Loads(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True,
 
     @classmethod
     def of(cls, loads: ArrayLike, *, most_listed: int = MOST_LISTED) -> Loads | None:
-        """The loads of instances 0, 1, …; None of no instance, and where one is not a number.
+        """The loads of instances 0, 1, …; None of no instance, and where one or their sum is not a number.
 
         >>> Loads.of([3, 1]).values, Loads.of(range(1000)).busiest[0], Loads.of([])
         ((3.0, 1.0), (999, 999.0), None)
@@ -48,7 +48,10 @@ class Loads(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True,
         values = np.asarray(loads, np.float64)
         if values.size == 0 or not np.isfinite(values).all():
             return None
-        count, total = values.size, float(values.sum())
+        with np.errstate(over="ignore"):
+            count, total = values.size, float(values.sum())
+        if not np.isfinite(total):
+            return None
         if count <= most_listed:
             told = _rounded(values).tolist()
             return cls(count=count, total=total, least=min(told), most=max(told), values=tuple(told))

@@ -1,11 +1,12 @@
 """Records of what runs: one object, one line of JSON, at most 10 kB at any number of instances.
 
 Every running thing tells the same kind of record: a keyed query, a query by cost, paced sending, a dataflow, a batch job that
-is watched. Nothing here reads a clock: who makes a record says when it was.
+is watched, any other query. Nothing here reads a clock: who makes a record says when it was.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Literal, get_args
 
 import msgspec
@@ -13,14 +14,14 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from evenly.facts.loads import Instance, Loads
-from evenly.facts.texts import is_short, short
+from evenly.facts.texts import is_short, short, short_name
 
 VERSION = 1
 MOST_BYTES = 10_000
 MOST_KEYS, MOST_OPERATORS, MOST_EDGES = 16, 40, 120
 KEY_BYTES, NAME_BYTES, OPERATOR_BYTES, REASON_BYTES = 80, 200, 40, 1_000
 
-Kind = Literal["keyed", "cost", "send", "flow", "batch"]
+Kind = Literal["keyed", "cost", "send", "flow", "batch", "query"]
 EventName = Literal["start", "batch", "change", "refusal", "move", "effect", "end"]
 KINDS: tuple[str, ...] = get_args(Kind)
 EVENTS: tuple[str, ...] = get_args(EventName)
@@ -42,6 +43,10 @@ class HeavyKey(_Part, frozen=True, kw_only=True):
     key: Annotated[str, Meta(description="its name if the user allows names, else # and a salted digest")]
     share_pct: Annotated[Percent, Meta(description="its part of the batch's load")]
     instance: Annotated[Instance | None, Meta(description="the instance that has it")] = None
+
+    def __post_init__(self) -> None:
+        if not math.isfinite(self.share_pct):  # JSON says null of it, which no reader takes
+            raise ValueError(f"the share of a key is a number, not {self.share_pct}")
 
 
 class Queues(_Part, frozen=True, kw_only=True):
@@ -134,7 +139,7 @@ class Fact(_Part, frozen=True, kw_only=True, tag_field="version", tag=VERSION):
     time: Annotated[float, Meta(description="seconds since 1970")]
     run: Annotated[str, Meta(min_length=1, description="what runs; the same after a restart of the query")]
     name: Annotated[str, Meta(description="the query's, the dataflow's or the job's name; empty: it has none")] = ""
-    kind: Annotated[Kind, Meta(description="keyed, cost, send, flow or batch")]
+    kind: Annotated[Kind, Meta(description="keyed, cost, send, flow, batch or query")]
     event: Annotated[EventName, Meta(description="start, batch, change, refusal, move, effect or end")]
     mapping_version: Annotated[Count | None, Meta(description="of the mapping in force")] = None
     instances: Annotated[Count | None, Meta(description="how many instances it has (event start)")] = None
@@ -151,18 +156,21 @@ class Fact(_Part, frozen=True, kw_only=True, tag_field="version", tag=VERSION):
 
     def to_json(self) -> bytes:
         """One line without its end, of at most 10,000 bytes: `fitted`, as JSON."""
-        line = _ENCODER.encode(self)
-        return line if _is_short(self, line) else _ENCODER.encode(self._shortened())
+        line = _line(self)
+        return line if line is not None and _is_short(self, line) else _ENCODER.encode(self._shortened())
 
     def fitted(self) -> Fact:
-        """The same fact if it fits a line of 10,000 bytes, else one that does: texts cut, lists summarised or shortened."""
-        return self if _is_short(self, _ENCODER.encode(self)) else self._shortened()
+        """The same fact if it fits a line of 10,000 bytes, else one that does: texts cut, lists summarised or shortened.
+
+        Halves of characters, as Python has them in names of files, become question marks.
+        """
+        return self if _is_short(self, _line(self)) else self._shortened()
 
     def _shortened(self) -> Fact:
         fact = replace(
             self,
-            run=short(self.run, NAME_BYTES),
-            name=short(self.name, NAME_BYTES),
+            run=short_name(self.run, NAME_BYTES),
+            name=short_name(self.name, NAME_BYTES),
             error=short(self.error, REASON_BYTES),
             batch=self.batch and _short_batch(self.batch),
             decision=self.decision and _short_decision(self.decision),
@@ -175,10 +183,18 @@ class Fact(_Part, frozen=True, kw_only=True, tag_field="version", tag=VERSION):
         return fact
 
 
-def _is_short(fact: Fact, line: bytes) -> bool:
+def _line(fact: Fact) -> bytes | None:
+    """None of one with half a character in it."""
+    try:
+        return _ENCODER.encode(fact)
+    except UnicodeEncodeError:
+        return None
+
+
+def _is_short(fact: Fact, line: bytes | None) -> bool:
     """Whether a fact is seen at once to need no shortening, as most are: batches of queries, and decisions."""
     batch, texts = fact.batch, [(fact.run, NAME_BYTES), (fact.name, NAME_BYTES), (fact.error, REASON_BYTES)]
-    if len(line) > MOST_BYTES or fact.graph is not None:
+    if line is None or len(line) > MOST_BYTES or fact.graph is not None:
         return False
     if fact.decision is not None:
         texts += [(fact.decision.what, OPERATOR_BYTES), (fact.decision.reason, REASON_BYTES)]
@@ -191,13 +207,17 @@ def _is_short(fact: Fact, line: bytes) -> bool:
 
 
 def _short_batch(batch: Batch) -> Batch:
-    keys = tuple(replace(it, key=short(it.key, KEY_BYTES)) for it in batch.heavy_keys[:MOST_KEYS])
+    keys = tuple(replace(it, key=short_name(it.key, KEY_BYTES)) for it in batch.heavy_keys[:MOST_KEYS])
     queues = batch.queues and replace(
         batch.queues, policy=short(batch.queues.policy, NAME_BYTES), may_send=batch.queues.may_send[:64]
     )
     busiest = _busiest(batch.operators, MOST_OPERATORS)
-    operators = tuple(replace(it, name=short(it.name, OPERATOR_BYTES), role=short(it.role, OPERATOR_BYTES)) for it in busiest)
-    return replace(batch, operator=short(batch.operator, OPERATOR_BYTES), heavy_keys=keys, queues=queues, operators=operators)
+    operators = tuple(
+        replace(it, name=short_name(it.name, OPERATOR_BYTES), role=short(it.role, OPERATOR_BYTES)) for it in busiest
+    )
+    return replace(
+        batch, operator=short_name(batch.operator, OPERATOR_BYTES), heavy_keys=keys, queues=queues, operators=operators
+    )
 
 
 def _short_decision(decision: Decision) -> Decision:
@@ -208,7 +228,7 @@ def _short_graph(graph: Graph) -> Graph:
     kept = len(graph.operators[:MOST_OPERATORS])
     operators = tuple(
         Operator(
-            name=short(it.name, OPERATOR_BYTES),
+            name=short_name(it.name, OPERATOR_BYTES),
             role=short(it.role, OPERATOR_BYTES),
             planned_threads=it.planned_threads,
             planned_ms=it.planned_ms,

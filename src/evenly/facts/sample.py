@@ -186,7 +186,7 @@ def dataflow(*, seed: int = 0, batches: int = 40, begin_s: float = BEGIN_S) -> I
 
 
 def paced_sending(*, seed: int = 0, batches: int = 40, instances: int = 6, begin_s: float = BEGIN_S) -> Iterator[Fact]:
-    """Queues that share one link: a burst fills one of them, and the policy lets the fullest send."""
+    """Queues that share one link: a burst fills one of them, and of the longest one the next row is sent."""
     rng = np.random.default_rng(seed)
     common = {"run": f"sample-send-{seed}", "name": "sent", "kind": "send"}
     now_s, backlogs = begin_s, np.zeros(instances)
@@ -196,12 +196,8 @@ def paced_sending(*, seed: int = 0, batches: int = 40, instances: int = 6, begin
         if batches // 3 <= number < batches // 3 + 4:
             came[0] += 200.0
         backlogs += came
-        fullest = int(backlogs.argmax())
-        room = 42.0 * instances
-        for at in np.argsort(-backlogs, kind="stable"):
-            sent = min(room, backlogs[at])
-            backlogs[at] -= sent
-            room -= sent
+        for _ in range(min(42 * instances, int(backlogs.sum()))):
+            backlogs[backlogs.argmax()] -= 1.0
         now_s += 1.0
         loads = Loads.of(came)
         batch = Batch(
@@ -211,7 +207,7 @@ def paced_sending(*, seed: int = 0, batches: int = 40, instances: int = 6, begin
             instances=instances,
             rows_by_instance=loads,
             imbalance_pct=None if loads is None else loads.imbalance_pct,
-            queues=Queues(policy="lbf", backlogs=Loads.of(backlogs), may_send=(fullest,)),
+            queues=Queues(policy="lbf", backlogs=Loads.of(backlogs), may_send=(int(backlogs.argmax()),)),
         )
         yield Fact(time=now_s, event="batch", batch=batch, **common)  # type: ignore[arg-type]
     yield Fact(time=now_s, event="end", **common)  # type: ignore[arg-type]

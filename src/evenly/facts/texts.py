@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+
 _MARK = "…"
+_DIGITS = 4
 
 
 def is_short(text: str, most_bytes: int) -> bool:
@@ -29,6 +32,20 @@ def short(text: object, most_bytes: int) -> str:
             break
         kept += 1
     return clean[:kept].rstrip() + _MARK
+
+
+def short_name(text: object, most_bytes: int) -> str:
+    """The same of what something is called: one that is cut ends in a digest of the whole, as others may begin alike.
+
+    >>> short_name("a name", 20), short_name("a very long name 1", 16), short_name("a very long name 2", 16)
+    ('a name', 'a very l… 1de0', 'a very l… e745')
+    """
+    told = short(text, most_bytes)
+    whole = str(text).encode("utf-8", "replace")
+    if told.encode() == whole:
+        return told
+    digest = hashlib.blake2b(whole, digest_size=_DIGITS // 2).hexdigest()
+    return f"{short(text, most_bytes - _DIGITS - 1)} {digest}"
 
 
 def _bytes(letter: str) -> int:

@@ -22,7 +22,7 @@ def watch_here(
 ) -> LiveWatch:
     """A page of the records of `runs`: those that are `recent`, and then all that come, each of them once."""
     live = LiveWatch(title=title, host=host, port=port, token=token)
-    known: set[tuple[float, str, int | None]] = set()
+    known: set[tuple[float, str, str, int | None]] = set()
     lock = threading.Lock()
 
     def take(fact: Fact) -> None:
@@ -39,6 +39,6 @@ def watch_here(
     return live
 
 
-def _mark(fact: Fact) -> tuple[float, str, int | None]:
+def _mark(fact: Fact) -> tuple[float, str, str, int | None]:
     """What is the same of a record with and without names of keys."""
-    return fact.time, fact.event, None if fact.batch is None else fact.batch.number
+    return fact.time, fact.kind, fact.event, None if fact.batch is None else fact.batch.number

@@ -46,7 +46,7 @@ class History:
 
     def __init__(self, *, most_bytes: int = MOST_BYTES) -> None:
         self._most_bytes = most_bytes
-        self._runs: OrderedDict[str, _Run] = OrderedDict()
+        self._runs: OrderedDict[tuple[str, str], _Run] = OrderedDict()
         self._notices: deque[Entry] = deque(maxlen=MOST_NOTICES)
         self._recent: deque[Entry] = deque(maxlen=_RECENT)
         self._lock = threading.Lock()
@@ -57,8 +57,9 @@ class History:
         """Take a record in; the oldest make room."""
         with self._lock:
             entry = self._entry("fact", fact.to_json())
-            run = self._runs.setdefault(fact.run, _Run())
-            self._runs.move_to_end(fact.run)
+            key = fact.run, fact.kind  # a dataflow and the query of its state have one identity
+            run = self._runs.setdefault(key, _Run())
+            self._runs.move_to_end(key)
             if fact.event == "batch":
                 run.batches.append(entry)
             else:

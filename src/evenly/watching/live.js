@@ -8,7 +8,7 @@ const SVG = "http://www.w3.org/2000/svg"
 const ALWAYS_WIDE = ["lambda-card", "graph-card", "queues-card"]
 const DECIDED = { change: "changed", refusal: "refused", move: "moved", effect: "measured", start: "started", end: "ended" }
 const runs = new Map()
-let chosen = null, lastId = "", epoch = "", title = "", drawing = false, source = null, retry = 0
+let chosen = null, lastId = "", epoch = "", title = "", drawing = false, source = null, retry = 0, heard = 0, chosenFrom = ""
 const pointed = {}
 
 const byId = id => document.getElementById(id)
@@ -22,6 +22,8 @@ const short = value => {  // for axes and tiles: 12.5k, 3M
 const percent = value => finite(value) ? `${Math.abs(value) >= 100 ? Math.round(value) : value.toFixed(1)} %` : "–"
 const seconds = ms => !finite(ms) ? "–" : ms >= 1000 ? `${digits(ms / 1000)} s` : `${digits(ms)} ms`
 const ago = passed => passed < 7200 ? `${Math.round(passed / 60)} min` : passed < 172800 ? `${Math.round(passed / 3600)} h` : `${Math.round(passed / 86400)} days`
+const cut = (text, room) => [...text].length > room ? `${[...text].slice(0, room - 1).join("")}…` : text
+const apart = text => `\u2068${text}\u2069`  // letters that turn the direction of writing turn nothing beside them
 const clock = time => new Date(time * 1000).toLocaleTimeString("en-GB")
 
 function svg(name, attributes = {}, ...children) {
@@ -42,19 +44,21 @@ function html(name, cls, ...children) {
 // ---- records in
 
 function take(fact) {
-  let run = runs.get(fact.run)
+  const key = `${fact.kind} ${fact.run}`  // a dataflow and the keyed query of its state have one identity
+  let run = runs.get(key)
   if (!run) {
-    run = { id: fact.run, name: "", kind: fact.kind, batches: [], marks: [], decisions: [], graph: null, status: "running",
+    run = { key, id: fact.run, name: "", kind: fact.kind, batches: [], marks: [], decisions: [], graph: null, status: "running",
       instances: null, version: null, changes: 0, restarts: 0, seen: 0, begun: fact.time }
-    runs.set(fact.run, run)
-    if (runs.size > RUNS) {
-      const oldest = [...runs.values()].find(one => one.id !== chosen && one.id !== fact.run)
-      if (oldest) runs.delete(oldest.id)
+    runs.set(key, run)
+    if (runs.size > RUNS) {  // as the server does: the one that was heard of longest ago, be it the first that there was or not
+      const others = [...runs.values()].filter(one => one.key !== chosen && one.key !== key)
+      runs.delete(others.reduce((oldest, one) => one.heard < oldest.heard ? one : oldest).key)
     }
-    if (chosen === null) chosen = fact.run
+    if (chosen === null) chosen = key
   }
   run.name = fact.name || run.name
   run.time = fact.time
+  run.heard = ++heard
   if (finite(fact.mapping_version)) run.version = fact.mapping_version
   if (fact.event === "batch") {
     run.status = "running"
@@ -170,19 +174,18 @@ function strips(run) {
   const drawn = svg("svg", { width, height: keys.length * high + 4, viewBox: `0 0 ${width} ${keys.length * high + 4}`, role: "img" })
   keys.forEach((key, row) => {
     const y = row * high + 2, now = share.get(key).get(last)
-    const room = Math.floor(name / 8.4), label = key.length > room ? `${key.slice(0, room - 1)}…` : key
-    drawn.append(svg("text", { class: now ? "strong" : "", x: 0, y: y + 14 }, label, tip(key)))
+    drawn.append(svg("text", { class: now ? "strong" : "", x: 0, y: y + 14 }, cut(key, Math.floor(name / 8.4)), tip(key)))
     drawn.append(svg("rect", { class: "cell-ground", x: name, y, width: cell * STRIP_BATCHES, height: high - 4 }))
     for (const [at, one] of share.get(key)) drawn.append(svg("rect", { class: "cell", x: name + at * cell, y, width: Math.max(cell - 0.3, 0.5), height: high - 4,
-      "fill-opacity": 0.15 + 0.85 * one.share_pct / most }, tip(`${key}: ${percent(one.share_pct)} of batch ${batches[at].number}${finite(one.instance) ? `, on instance ${one.instance}` : ""}`)))
+      "fill-opacity": 0.15 + 0.85 * one.share_pct / most }, tip(`${apart(key)}: ${percent(one.share_pct)} of batch ${batches[at].number}${finite(one.instance) ? `, on instance ${one.instance}` : ""}`)))
     drawn.append(svg("text", { class: now ? "strong" : "", x: width, y: y + 14, "text-anchor": "end" }, now ? percent(now.share_pct) : "left"))
   })
   box.replaceChildren(drawn)
   let came = "", went = ""
   for (let at = 1; at < batches.length; at++) {
     const before = new Set((batches[at - 1].heavy_keys ?? []).map(one => one.key)), now = new Set((batches[at].heavy_keys ?? []).map(one => one.key))
-    for (const key of now) if (!before.has(key)) came = `${key} entered in batch ${batches[at].number}`
-    for (const key of before) if (!now.has(key)) went = `${key} left in batch ${batches[at].number}`
+    for (const key of now) if (!before.has(key)) came = `${apart(key)} entered in batch ${batches[at].number}`
+    for (const key of before) if (!now.has(key)) went = `${apart(key)} left in batch ${batches[at].number}`
   }
   byId("keys-now").textContent = [came, went].filter(Boolean).join("; ") || "share of the load, batch by batch"
 }
@@ -214,10 +217,10 @@ function graph(run, batch) {
     if (now && (!busiest || now.duration_ms > busiest.duration_ms)) busiest = now
     const told = [operator.name, operator.role, now && `${seconds(now.duration_ms)} of the batch`, now && finite(now.planned_ms) && `planned ${seconds(now.planned_ms)}`,
       now && finite(now.busy_pct) && `threads busy ${percent(now.busy_pct)}`, now && finite(now.imbalance_pct) && `λ ${percent(now.imbalance_pct)}`].filter(Boolean).join(", ")
-    const box_of = { x: x - wide / 2, y: y - high / 2, width: wide, height: high, rx: 6 }, room = Math.floor(wide / 8.8)
+    const box_of = { x: x - wide / 2, y: y - high / 2, width: wide, height: high, rx: 6 }
     drawn.append(svg("g", { class: late ? "node late" : "node" }, tip(told), svg("rect", { class: "ground", ...box_of }),
       svg("rect", { class: "fill", ...box_of, "fill-opacity": Math.min(0.06 + 0.6 * part, 0.6) }), svg("rect", { class: "frame", ...box_of }),
-      svg("text", { class: "strong", x, y: y - 8, "text-anchor": "middle" }, operator.name.length > room ? `${operator.name.slice(0, room - 1)}…` : operator.name),
+      svg("text", { class: "strong", x, y: y - 8, "text-anchor": "middle" }, cut(operator.name, Math.floor(wide / 8.8))),
       svg("text", { x, y: y + 12, "text-anchor": "middle" }, now ? `${seconds(now.duration_ms)}, ${Math.round(100 * part)} %` : operator.role || "")))
   })
   byId("graph-now").textContent = busiest ? `${busiest.name} takes most of the batch: ${seconds(busiest.duration_ms)}` +
@@ -230,7 +233,7 @@ function decisions(run) {
     const made = fact.decision ?? {}, what = fact.event === "end" && fact.error ? `failed: ${fact.error}` : fact.event === "start" ? (finite(fact.instances) ? `with ${fact.instances} instances` : "") : made.reason === DECIDED[fact.event] ? "" : made.reason ?? ""
     const told = [finite(made.before_pct) && `λ before ${percent(made.before_pct)}`, finite(made.expected_pct) && `promised ${percent(made.expected_pct)}`, finite(made.after_pct) && `λ after ${percent(made.after_pct)}`,
       finite(made.kept_pct) && `without it ${percent(made.kept_pct)}`, finite(made.moved_load_pct) && `${percent(made.moved_load_pct)} of the load moved`, finite(made.stood_ms) && `stood still for ${seconds(made.stood_ms)}`].filter(Boolean).join(" · ")
-    const line = html("li", fact.event === "end" && fact.error ? "failure" : fact.event, html("time", "", clock(fact.time)), " ", html("b", "", `${made.what ? `${made.what} ` : ""}${DECIDED[fact.event]}${fact.event === "change" && finite(fact.mapping_version) ? ` to v${fact.mapping_version}` : ""}`), " ", what)
+    const line = html("li", fact.event === "end" && fact.error ? "failure" : fact.event, html("time", "", clock(fact.time)), " ", html("b", "", `${made.what ? `${made.what} ` : ""}${DECIDED[fact.event]}${fact.event === "change" && finite(fact.mapping_version) ? ` to v${fact.mapping_version}` : ""}`), " ", html("bdi", "", what))
     if (told) line.append(html("small", "", told))
     return line
   }))
@@ -266,16 +269,27 @@ function legend(id, parts) {
 
 function show(id, wanted) { byId(id).hidden = !wanted }
 
+function choices(run) {
+  const shown = [...runs.values()].map(one => {
+    const alike = [...runs.values()].some(other => other !== one && other.name === one.name && other.name && other.kind === one.kind)
+    return [one.key, `${one.name || one.id} (${one.kind}${alike ? `, ${clock(one.begun)}` : ""})`]
+  })
+  if (chosenFrom !== JSON.stringify(shown)) {  // a button that is made anew under a pointer is never clicked
+    chosenFrom = JSON.stringify(shown)
+    byId("runs").replaceChildren(...shown.map(([key, label]) => {
+      const button = html("button", "", label)
+      button.value = key
+      button.onclick = () => { chosen = key; later() }
+      return button
+    }))
+  }
+  for (const button of byId("runs").children) button.setAttribute("aria-current", String(button.value === run?.key))
+}
+
 function draw() {
   drawing = false
   const run = runs.get(chosen) ?? runs.values().next().value  // what was chosen may be gone with the server that told of it
-  byId("runs").replaceChildren(...[...runs.values()].map(one => {
-    const alike = [...runs.values()].some(other => other !== one && other.name === one.name && other.name && other.kind === one.kind)
-    const button = html("button", "", `${one.name || one.id} (${one.kind}${alike ? `, ${clock(one.begun)}` : ""})`)
-    button.setAttribute("aria-current", String(one === run))
-    button.onclick = () => { chosen = one.id; later() }
-    return button
-  }))
+  choices(run)
   show("runs", runs.size > 1)
   byId("lead").textContent = title
   show("status", !!run)
@@ -314,7 +328,7 @@ function draw() {
   if (run.graph) graph(run, batch)
   if (now.queues?.backlogs) bars("queues", now.queues.backlogs, "rows waiting", `${now.queues.policy || "no policy"}: ${now.queues.may_send ? `${digits(now.queues.backlogs.total, 6)} rows wait; ▲ may send: ${now.queues.may_send.join(", ")}` : `the most rows that waited in each queue in batch ${batch.number}`}`, { kind: "waits", signals: now.queues.may_send ?? [] })
   decisions(run)
-  byId("numbers").textContent = JSON.stringify({ ...now, connection: byId("connection").textContent, runs: [...runs.keys()], last_id: lastId })
+  byId("numbers").textContent = JSON.stringify({ ...now, connection: byId("connection").textContent, runs: [...runs.values()].map(one => one.id), last_id: lastId })
 }
 
 function later() {

@@ -8,6 +8,7 @@ import stat
 from collections.abc import Callable, Container, Iterator, Sequence
 from itertools import count
 from pathlib import Path
+from typing import BinaryIO
 
 from evenly.errors import DamagedData, InvalidParameter, MissingFile, NewerFormat, UnreadableFile
 from evenly.facts.reading import LineReader
@@ -18,6 +19,7 @@ Waited = tuple[float, Sequence[Fact | str]]
 _Identity = tuple[int, int]
 
 _PIECE_BYTES = 1 << 20
+_REMEMBERED_BYTES = 512
 _POLL_S = 0.25
 _LONGEST_PAUSE_S = 3.0
 _MOST_FILES = 200
@@ -26,14 +28,18 @@ _DEMO_BATCHES, _DEMO_RESTART = 1_500, 75
 
 
 class FollowedFile:
-    """A file of JSON lines, read as far as it is written, under any name; one that was cut is read from its beginning."""
+    """A file of JSON lines, read as far as it is written, under any name; one that was cut is read from its beginning.
+
+    A file system gives a new file the number of one that has gone, and a file that was cut may have grown since: what was read
+    last has to be there still.
+    """
 
     def __init__(self, path: Path, identity: _Identity) -> None:
         self._identity = identity
         self._begin(path)
 
     def _begin(self, path: Path) -> None:
-        self._reader, self._at = LineReader(str(path)), 0
+        self._reader, self._at, self._last = LineReader(str(path)), 0, b""
 
     def read(self, path: Path) -> Iterator[Fact]:
         """The records that came since the last call, if the file is at `path` now."""
@@ -42,16 +48,21 @@ class FollowedFile:
                 now = os.fstat(file.fileno())
                 if (now.st_dev, now.st_ino) != self._identity:
                     return  # renamed since
-                if now.st_size < self._at:
+                if now.st_size < self._at or not self._goes_on(file):
                     self._begin(path)
                 file.seek(self._at)
                 while piece := file.read(_PIECE_BYTES):
                     self._at += len(piece)
+                    self._last = (self._last + piece)[-_REMEMBERED_BYTES:]
                     yield from self._reader.feed(piece)
         except FileNotFoundError:
             return  # between two files of one name
         except OSError as error:
             raise UnreadableFile(f"{path} cannot be read ({error}): run as who may read it") from error
+
+    def _goes_on(self, file: BinaryIO) -> bool:
+        file.seek(self._at - len(self._last))
+        return file.read(len(self._last)) == self._last
 
 
 def files_of(path: Path) -> list[Path]:
@@ -69,10 +80,21 @@ def _identified(path: Path) -> dict[_Identity, Path]:
             raise UnreadableFile(f"{path} is no file: give a file of JSON lines that evenly.emit_to has written")
         return {} if found is None else {(found.st_dev, found.st_ino): path}
     inside = path.resolve()
-    named = (one for one in path.iterdir() if one.name.endswith(_ENDINGS) and one.resolve().parent == inside)
+    try:
+        with os.scandir(path) as entries:
+            named = [Path(one.path) for one in entries if one.name.endswith(_ENDINGS) and _is_inside(one, inside)]
+    except OSError as error:
+        raise UnreadableFile(f"{path} cannot be read ({error}): give a folder that you may read") from error
     states = [(state, one) for one in named if (state := _state(one)) is not None and stat.S_ISREG(state.st_mode)]
     states.sort(key=lambda it: it[0].st_mtime)
     return {(state.st_dev, state.st_ino): one for state, one in states[-_MOST_FILES:]}
+
+
+def _is_inside(entry: os.DirEntry[str], folder: Path) -> bool:
+    """Of what is no link that is known without a look: a folder may have thousands of files, and is looked at often."""
+    if not entry.is_symlink():
+        return True
+    return os.path.exists(entry.path) and Path(entry.path).resolve().parent == folder  # noqa: PTH110 - pathlib's raises of a loop
 
 
 def _state(path: Path) -> os.stat_result | None:
@@ -122,7 +144,7 @@ def _now(path: Path, followed: Container[_Identity]) -> dict[_Identity, Path]:
     """What is to be read, oldest first: also a file that was followed at `path` before it was renamed, to its end."""
     if path.is_dir():
         return _identified(path)
-    before = path.with_name(f"{path.name}.1")
+    before = Path(f"{os.path.realpath(path)}.1")  # beside what a link leads to
     return {identity: one for identity, one in _identified(before).items() if identity in followed} | _identified(path)
 
 

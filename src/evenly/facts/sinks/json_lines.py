@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import os
 import re
+import sys
+from contextlib import suppress
 from pathlib import Path
 
 from evenly.errors import InvalidParameter, UnwritableFile
 from evenly.facts.records import MOST_BYTES, Fact
+
+if sys.platform != "win32":
+    import fcntl
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 _LEAST_BYTES = 10 * MOST_BYTES
@@ -38,7 +43,10 @@ class JsonLines:
             raise InvalidParameter(
                 f"most_bytes must be at least {_LEAST_BYTES:,}, ten of the largest records, got {most_bytes!r}"
             )
-        self.path, self._most_bytes = Path(told).absolute(), most_bytes  # the same one after a change of the working folder
+        # The same one after a change of the working folder; and what a link leads to, which is to stay a link.
+        self.path, self._most_bytes = Path(os.path.realpath(told)), most_bytes
+        if Path(told).exists() and not self.path.is_file():
+            self.path = Path(told).absolute()
         self._file, self._size = -1, 0
         try:
             self._open()
@@ -69,11 +77,16 @@ class JsonLines:
             os.close(file)
 
     def _is_there(self) -> bool:
-        """Whether the path still leads to the file that is open: another process may have renamed it, or removed it."""
+        """Whether the path still leads to the file that is open: another process may have renamed it, or removed it.
+
+        Others may write to it, too: its size is what it is now.
+        """
         try:
-            return os.path.samestat(self.path.stat(), os.fstat(self._file))
+            found = self.path.stat()
         except FileNotFoundError:
             return False
+        self._size = found.st_size
+        return os.path.samestat(found, os.fstat(self._file))
 
     def _open(self) -> None:
         self._file = os.open(self.path, os.O_APPEND | os.O_CREAT | os.O_RDWR, 0o644)
@@ -86,8 +99,13 @@ class JsonLines:
             raise
 
     def _turn(self) -> None:
-        self.close()
-        # Another process may have begun a new one meanwhile.
-        if self.path.stat().st_size + MOST_BYTES > self._most_bytes:
+        """Begin a new one. Of several processes that find it full at once one renames it: a second would rename the new one."""
+        if sys.platform != "win32":
+            with suppress(OSError):  # a file system without locks
+                fcntl.flock(self._file, fcntl.LOCK_EX)
+        if self._is_there() and self._size + MOST_BYTES > self._most_bytes:
+            if sys.platform == "win32":
+                self.close()  # a file that is open cannot be renamed there
             self.path.replace(self.path.with_name(f"{self.path.name}.1"))
+        self.close()
         self._open()

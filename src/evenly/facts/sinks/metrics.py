@@ -104,12 +104,15 @@ def measurements(fact: Fact, called: str) -> Iterator[Measurement]:
 
 
 _Found = Iterator[tuple[Metric, dict[str, str], float | None]]
+_DECIDES = {"keyed": "mapping", "cost": "dealing", "flow": "plan"}
+"""What each kind changes, if it changes anything."""
 
 
 def _measurements(fact: Fact) -> _Found:
     yield MAPPING, {}, fact.mapping_version
     if fact.event == "start":
         yield INSTANCES, {}, fact.instances
+        yield from _beginning(fact.kind)
     yield RUNNING, {}, fact.event != "end"
     yield FAILED, {}, bool(fact.error)
     if fact.batch is not None:
@@ -117,6 +120,17 @@ def _measurements(fact: Fact) -> _Found:
         yield from _of_batch(fact.batch)
     if fact.decision is not None:
         yield from _of_decision(fact.event, fact.decision)
+
+
+def _beginning(kind: str) -> _Found:
+    """Counters at 0: of one that is first seen at 1, Prometheus' `increase` sees nothing."""
+    yield BATCHES, {}, 0.0
+    yield ROWS, {}, 0.0
+    if kind in _DECIDES:
+        for metric in (CHANGES, REFUSALS):
+            yield metric, {"what": _DECIDES[kind]}, 0.0
+    if kind == "keyed":
+        yield STOOD, {}, 0.0
 
 
 def _of_batch(batch: Batch) -> _Found:

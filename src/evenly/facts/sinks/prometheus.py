@@ -58,6 +58,12 @@ class Prometheus:
         called = self._called.of(fact)
         told = self._told.setdefault((called, fact.kind), set())
         self._told.move_to_end((called, fact.kind))
+        if fact.event == "start":
+            # What is not told again is not known any more: λ without a controller, operators that have gone.
+            gauges = {it for it in told if it[0].kind == "gauge"}
+            for metric, values in gauges:
+                self._found[metric].remove(*values)
+            told -= gauges
         for metric, labels, value in measurements(fact, called):
             told.add((metric, tuple(labels[name] for name in (*COMMON_LABELS, *metric.labels))))
             found = self._found[metric].labels(**labels)

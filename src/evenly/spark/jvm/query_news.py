@@ -9,9 +9,11 @@ from __future__ import annotations
 import atexit
 import json
 import logging
+import os
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -169,3 +171,7 @@ def _leave() -> None:
         listener.lose(None if _stopped(spark) else _PROCESS_ENDED)
         with suppress(Exception):  # the session may have gone
             spark._jsparkSession.streams().removeListener(wrapped)
+
+
+if hasattr(os, "register_at_fork"):  # the end of a forked process is not that of its parent's queries
+    os.register_at_fork(after_in_child=partial(atexit.unregister, _leave))
