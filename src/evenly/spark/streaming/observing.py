@@ -124,11 +124,12 @@ class Observation:
     """The observation of one run of a query, under one version of its mapping, for each of its placed DataFrames.
 
     What it adds to a progress event does not grow with the instances. So with several DataFrames, or many instances, the
-    heaviest are told and the rest as their mean: the rows of the 128 heaviest instances (of both sides of a join, 64 each) and
-    the number of all rows are exact, so λ is that of the rows; then as many of the heaviest buckets and keys as there is room
-    for. With 8 instances and one DataFrame these are all 512 buckets and 370 keys; from 128 instances on 540 buckets and 140
-    keys. With `named` key columns eight of the heaviest are told by their values, too. Counts of buckets and keys are within
-    0.4 %; of more than about 12,000 buckets (200 instances) only those are told that stand out.
+    heaviest are told and the rest as their mean: the rows of the 128 heaviest instances and the number of all rows are exact, so
+    λ is that of the rows. Of each side of a join it is 64 instances: with more than these λ may be told too low, where the
+    busiest of both sides together is not among the 64 of each. Then come as many of the heaviest buckets and keys as there is
+    room for. With 8 instances and one DataFrame these are all 512 buckets and 370 keys; from 128 instances on 540 buckets and
+    140 keys. With `named` key columns eight of the heaviest are told by their values, too. Counts of buckets and keys are
+    within 0.4 %; of more than about 12,000 buckets (200 instances) only those are told that stand out.
     """
 
     def __init__(self, name: str, *, instances: int, learner: DKG, sides: int = 1, named: tuple[str, ...] = ()) -> None:
