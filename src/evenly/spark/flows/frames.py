@@ -86,14 +86,20 @@ class Frames:
         return found
 
     def one_by_one(self) -> Iterator[tuple[Stage, DataFrame]]:
-        """Each stage with what enters it, persisted: to look at what a dataflow does to a few rows of tables."""
+        """Each stage with what enters it, persisted: to look at what a dataflow does to a few rows of tables.
+
+        What leaves state is for the caller to find out (`found`), before he goes on."""
         self._made |= self.begun
         for stage in self.stages:
             if not all(name in self._made for name in stage.operators):
                 rows = self._once(self._rows(stage))
                 yield stage, rows
-                if stage.kind != "sink":
+                if stage.kind not in ("sink", "state"):
                     self._make(stage, rows)
+
+    def found(self, name: str, rows: DataFrame) -> None:
+        """What leaves an operator."""
+        self._made[name] = rows
 
     def rows_of(self, edge: Edge) -> DataFrame:
         """What is on an edge whose start has been made."""
@@ -214,6 +220,7 @@ class Frames:
         return reader.kind in ("worker", "cost") and len(reader.exits) == 1 and self._goes_to_one_sink(reader.exits[0])
 
     def _learns(self, edge: Edge) -> bool:
+        edge = self.flow.into[edge.end][0]  # edges by key to one operator have one mapping, which is kept by the first
         if edge.grouping != "key" or self.mappings is None:
             return edge.grouping == "key"
         usual = default_instances(next(iter(self.begun.values())).sparkSession)
