@@ -116,11 +116,7 @@ class _Maker:
             fixed_s=engine.batch_s + steps.sinks * engine.sink_s + steps.file_sinks * engine.file_sink_s,
             allocation=self._allocation,
             memory_mib=max(memory, default=0.0),
-            unmeasured=tuple(
-                one.name
-                for one in self.flow.operators
-                if one.kind in OF_SPARK and one.name not in self._frames
-            ),
+            unmeasured=tuple(one.name for one in self.flow.operators if one.kind in OF_SPARK and one.name not in self._frames),
             between=tuple(name for name, curve in self._predictor.curves.items() if not curve.has(self._threads[name])),
             frames=tuple(self._frames),
             doubts=(*self._doubts, *(doubt for one in self._frames.values() for doubt in one.doubts(slots))),

@@ -70,7 +70,7 @@ class FrameCost:
             )
         if self.merges:
             found.append(
-                f"Spark merges small partitions behind {name}, so what follows may run in fewer tasks than slots: give the edge "
+                f"Spark merges small partitions behind {name}, so what follows may have fewer tasks than slots: give the edge "
                 "behind it `grouping: shuffle`, or Spark the setting spark.sql.adaptive.enabled=false"
             )
         if slots != self.slots:

@@ -30,6 +30,7 @@ from evenly.spark.flows.edge_mappings import EdgeMappings
 from evenly.spark.flows.functions import loaded
 from evenly.spark.flows.schemas import parsed
 from evenly.spark.flows.watch import OfCosts, Reports
+from evenly.spark.jvm.read_again import reads_again
 from evenly.spark.keyed.by_key import by_key
 from evenly.spark.keyed.keys import key_names
 from evenly.spark.placing.placement import AT
@@ -182,6 +183,8 @@ class Frames:
 
     def _make(self, stage: Stage, rows: DataFrame) -> None:
         left, reporting = self.reported(stage, rows), self._reports(stage)
+        if stage.kind == "frame" and reads_again(left, rows):
+            self._once(rows)  # or what is before it would be called again, and give other rows each time, where it can
         costs = self._of_costs(stage) if stage.kind == "cost" else None
         kept = stage.kind == "cost" and self.by_cost is not None  # as a batch by cost of a stream is, by itself, where needed
         persisted = not kept and (len(stage.exits) > 1 or self._readers(stage.exits[0]) > 1)
