@@ -8,6 +8,7 @@ from evenly.dataflow.builder import Flow
 from evenly.dataflow.ends import check_ends
 from evenly.dataflow.files import dataflow_yaml, parse_dataflow
 from evenly.dataflow.functions import load, target_of
+from evenly.dataflow.job_script import job_script
 from evenly.dataflow.shown import shown
 from evenly.dataflow.stages import forwarded_to_sink, only_source, stages_of
 from evenly.errors import InvalidDataflow
@@ -269,6 +270,14 @@ edges: [[{value}, kept]]
     with pytest.raises(InvalidDataflow, match=r"line 6: the end of an edge must be text.*in quotes, if that is meant") as error:
         parse_dataflow(text)
     assert f'write "{value}"' in str(error.value)
+
+
+def test_a_script_with_state_says_where_it_can_be_moved():
+    flow = Flow("kept")
+    rows = flow.source("rows", format="rate")
+    rows.by_key("value").state(named, name="held").sink("kept", format="noop")
+    provider = "spark.sql.streaming.stateStore.providerClass=org.apache.spark.sql.execution.streaming.state.RocksDB"
+    assert f"spark-submit --conf {provider}" in job_script(flow.dataflow(), "/cp", None)
 
 
 def test_where_every_instance_gets_every_row_so_many_reach_the_operator():

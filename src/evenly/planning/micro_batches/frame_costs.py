@@ -35,11 +35,11 @@ class FrameCost:
     sample: int = 0
     left: int = 0
     left_of_half: int = 0
+    about: str = ""
+    of: Subject | None = None
     keys: int = 0
     late: int = 0
     merges: bool = False
-    about: str = ""
-    of: Subject | None = None
 
     def __post_init__(self) -> None:
         for name in ("row_s", "fixed_s"):
