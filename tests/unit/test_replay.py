@@ -95,7 +95,7 @@ def test_rows_of_other_files_or_beyond_these_are_not_gone_on_from(files):
 
 def test_a_checkpoint_of_another_source_is_not_gone_on_from(files):
     source = pytest.importorskip("evenly.worker.replay_source", reason="a data source of PySpark")
-    from pyspark.sql.types import StructType  # noqa: PLC0415 - where there is one
+    from pyspark.sql.types import StructType
 
     options = {"path": str(files), "rate": "5", "loop": "false", "arrival": "at"}
     reader = source.Replay(options).streamReader(StructType())

@@ -101,7 +101,8 @@ def _told(name: str, point: CurvePoint | FrameCost) -> str:
 def _of_frame(cost: FrameCost) -> str:
     shuffles = f", {cost.shuffles} shuffle{'s' * (cost.shuffles > 1)} of its own" if cost.shuffles else ""
     keys = f", while it keeps {cost.keys:,} keys" if cost.keys else ""
-    carried = f"a slot carries {plain(1.0 / cost.row_s, 4)} rows/s" if cost.row_s > 0.0 else "rows take it no time that could be measured"
+    nothing = "rows take it no time that could be measured"
+    carried = f"a slot carries {plain(1.0 / cost.row_s, 4)} rows/s" if cost.row_s > 0.0 else nothing
     return f"{carried}, and each batch takes {plain(1e3 * cost.fixed_s)} ms more{shuffles}{keys} (Spark itself)"
 
 
