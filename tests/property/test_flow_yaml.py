@@ -17,6 +17,7 @@ NAMES = TEXTS | st.sampled_from(
 )
 MAYBE = st.just("") | NAMES
 OPTIONS = st.dictionaries(st.text(max_size=5), st.text(max_size=5) | st.integers() | st.booleans(), max_size=3)
+KINDS = ["operator", "row", "batch", "frame", "state"]
 THREADS = st.sampled_from([None, "auto", 1, 1_024])
 INSTANCES = st.none() | st.integers(1, 10_000)
 COLUMNS = st.lists(NAMES, min_size=1, max_size=3, unique=True)
@@ -48,12 +49,13 @@ def flows(draw):
     names = iter(draw(st.lists(NAMES, min_size=8, max_size=8, unique=True)))
     flow = Flow(draw(NAMES), about=draw(st.text(max_size=20)))
     ends = {"format": draw(MAYBE), "path": draw(MAYBE), "options": draw(OPTIONS), "model": draw(MAYBE)}
-    streams = [flow.source(next(names), schema=draw(MAYBE), function=draw(MAYBE), **ends)]
+    known = {"schema": draw(MAYBE), "function": draw(MAYBE), "arrival": draw(MAYBE)}
+    streams = [flow.source(next(names), **known, **ends)]
     for _ in range(draw(st.integers(0, 4))):
         entering = draw(on_its_way(streams[0]))
         for other in streams[1 : draw(st.integers(1, 3))]:
             entering = entering.and_also(draw(on_its_way(other)))
-        called, kind = {"name": next(names), "model": draw(MAYBE)}, draw(st.sampled_from(["operator", "row", "frame", "state"]))
+        called, kind = {"name": next(names), "model": draw(MAYBE)}, draw(st.sampled_from(KINDS))
         if kind in ("frame", "state"):
             made = getattr(entering, kind)(draw(NAMES), **called)
         else:
@@ -62,7 +64,9 @@ def flows(draw):
         streams.insert(0, made)
     for at, stream in enumerate(streams):
         if at == 0 or stream.edges[0].start not in {edge.start for edge in flow._edges}:
-            draw(on_its_way(stream)).sink(next(names), **ends)
+            leaving = draw(on_its_way(stream))
+            leaving = leaving.routed("key", 1.0) if draw(st.booleans()) else leaving
+            leaving.sink(next(names), exactly_once=draw(st.booleans()), **ends)
     return flow.dataflow()
 
 
@@ -71,6 +75,7 @@ def flows(draw):
 def test_what_was_built_reads_back_from_its_yaml_and_what_was_read_can_be_built(flow):
     read = parse_dataflow(dataflow_yaml(flow))
     assert read == flow
+    assert dataflow_yaml(read) == dataflow_yaml(flow)
     assert rebuilt(read) == read
 
 
@@ -98,9 +103,9 @@ def rebuilt(read):
         made = {"name": name, "function": one.function, "model": one.model}
         match one.kind:
             case "source":
-                streams[name] = again.source(name, schema=one.schema, **end)
+                streams[name] = again.source(name, schema=one.schema, arrival=one.arrival, **end)
             case "sink":
-                entering.sink(name, **end)
+                entering.sink(name, exactly_once=one.exactly_once, **end)
             case "frame" | "state":
                 streams[name] = getattr(entering, one.kind)(**made)
             case _:

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import uuid
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -114,6 +115,39 @@ def test_what_is_before_a_key_or_a_cost_is_called_once_for_each_row(spark, tmp_p
     assert Counter(map(int, calls.read_text().split())) == Counter(dict.fromkeys(range(12), 3))
     assert Counter(row for rows in found.values() for row in rows) == Counter((number,) for number in range(12))
     assert [sum(batch.operators[name].rows_in for batch in watch.batches) for name in ("first", "second")] == [12, 12]
+
+
+def joined(frame):
+    return frame.groupBy("it").count().join(frame, "it")
+
+
+def asked(frame):
+    frame.createOrReplaceTempView("asked_rows")
+    return frame.sparkSession.sql("select it from asked_rows where it in (select it from asked_rows)")
+
+
+@pytest.mark.parametrize("checkpoint", [None, "checkpoint"])
+def test_a_frame_that_reads_its_rows_twice_gets_the_same_ones(spark, tmp_path, checkpoint):
+    """What is before it gives other rows each time."""
+
+    def drawn(_row):
+        return uuid.uuid4().hex
+
+    spark.range(6, numPartitions=2).write.parquet(str(tmp_path / "in"))
+    flow = evenly.Flow("twice")
+    read = flow.source("rows", format="parquet", path=str(tmp_path / "in"))
+    for name, function in {"joined": joined, "asked": asked, "both": lambda frame: frame.union(frame)}.items():
+        made = read.shuffle(2).row(drawn, schema="it string", name=f"drawn {name}").frame(function, name=name)
+        made.sink(f"to {name}", format="parquet", path=str(tmp_path / name))
+    before = spark.sparkContext._jsc.getPersistentRDDs().size()
+    if checkpoint is None:
+        evenly.run(flow, spark=spark)
+    else:
+        evenly.run(flow, spark=spark, checkpoint=tmp_path / checkpoint, trigger=NOW).awaitTermination()
+    assert spark.sparkContext._jsc.getPersistentRDDs().size() == before
+    for name, rows in {"joined": 6, "asked": 6, "both": 12}.items():
+        found = [row.it for row in spark.read.parquet(str(tmp_path / name)).collect()]
+        assert (len(found), len(set(found))) == (rows, 6), name
 
 
 def test_async_functions_give_one_or_many_also_where_rows_are_dealt_out_by_cost(spark):

@@ -100,7 +100,7 @@ def replaced(plan):
 
 
 def test_arrivals_of_any_source_and_nulls_among_them(spark, tmp_path):
-    at = "case when id = 0 then timestamp_seconds(1700000000) end as at"
+    at = "case when id = 0 then timestamp_seconds(1700000000) end as `a.``t`"
     spark.range(3, numPartitions=1).selectExpr("id", at).write.parquet(str(tmp_path / "in"))
 
     def flow(arrival):
@@ -109,12 +109,12 @@ def test_arrivals_of_any_source_and_nulls_among_them(spark, tmp_path):
         return made
 
     watch = evenly.FlowWatch()
-    evenly.run(flow("at"), spark=spark, checkpoint=tmp_path / "cp", trigger=NOW, watch=watch).awaitTermination()
+    evenly.run(flow("a.`t"), spark=spark, checkpoint=tmp_path / "cp", trigger=NOW, watch=watch).awaitTermination()
     (batch,) = watch.batches
     assert (batch.rows, batch.completion.rows) == (3, 1)
     assert batch.completion.mean_s == pytest.approx(time.time() - 1.7e9, abs=3_600.0)
-    spark.range(2).selectExpr("id", "cast(null as timestamp) as at").write.mode("append").parquet(str(tmp_path / "in"))
-    evenly.run(flow("at"), spark=spark, checkpoint=tmp_path / "cp", trigger=NOW, watch=watch).awaitTermination()
+    spark.range(2).selectExpr("id", "cast(null as timestamp) as `a.``t`").write.mode("append").parquet(str(tmp_path / "in"))
+    evenly.run(flow("a.`t"), spark=spark, checkpoint=tmp_path / "cp", trigger=NOW, watch=watch).awaitTermination()
     assert [(it.rows, it.completion is None) for it in watch.batches] == [(3, False), (2, True)]
     for name, said in (("id", "'id' is bigint"), ("no", "'no' is not there")):
         with pytest.raises(InvalidDataflow, match=f"must be a column of timestamps, and {said}"):

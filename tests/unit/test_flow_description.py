@@ -8,6 +8,7 @@ from evenly.dataflow.builder import Flow
 from evenly.dataflow.ends import check_ends
 from evenly.dataflow.files import dataflow_yaml, parse_dataflow
 from evenly.dataflow.functions import load, target_of
+from evenly.dataflow.job_script import job_script
 from evenly.dataflow.shown import shown
 from evenly.dataflow.stages import forwarded_to_sink, only_source, stages_of
 from evenly.errors import InvalidDataflow
@@ -198,6 +199,7 @@ def test_edges_that_meet_have_one_grouping():
         ({"threads": "8"}, "or auto, got '8'"),
         ({"schema": " "}, "the schema of 'named' must be text"),
         ({"name": " "}, "an operator's name must be text, got ' '"),
+        ({"model": 5}, "the model of 'named' must be text, got 5"),
     ],
 )
 def test_what_is_built_is_checked_as_what_is_read(wrong, said):
@@ -215,6 +217,8 @@ def test_what_is_built_is_checked_as_what_is_read(wrong, said):
         (lambda it: it.by_key(["a", "b"]), "must be names, each once, got"),
         (lambda it: it.by_key("a", "a"), "must be names, each once, got 'a', 'a'"),
         (lambda it: it.where(" "), "must be SQL, got ' '"),
+        (lambda it: it.selectivity("2"), "must be finite and at least 0, got '2'"),
+        (lambda it: it.routed("key", "1"), "must be from 0 to 1 on an edge routed by key, got '1'"),
     ],
 )
 def test_edges_that_are_built_are_checked(group, said):
@@ -235,6 +239,45 @@ def test_threads_may_be_auto_and_options_numbers():
     text = dataflow_yaml(made).replace("kind: row", "kind: row\n    threads: auto")
     assert parse_dataflow(text).by_name["named"].threads is None
     assert parse_dataflow(text).by_name["sink"].options == {"sep": " "}
+
+
+def test_options_are_as_they_are_written():
+    """YAML would take a country for a truth, a version for a number, and minutes for sixtieths."""
+    written = {"a": "no", "b": "1.10", "c": "010", "d": "10:30", "e": "1_000", "f": "On", "g": "1e3", "h": "0x1f", "i": "'no'"}
+    options = ", ".join(f"{name}: {value}" for name, value in written.items())
+    text = f"""
+dataflow: options
+operators:
+  read: {{kind: source, format: rate, options: {{{options}, yes: TRUE, "on": False, k: 2020-01-01, l: .5}}}}
+  kept: {{kind: sink, format: noop}}
+edges: [[read, kept]]
+"""
+    found = parse_dataflow(text)
+    more = {"i": "no", "yes": "true", "on": "false", "k": "2020-01-01", "l": ".5"}
+    assert found.by_name["read"].options == written | more
+    assert parse_dataflow(dataflow_yaml(found)) == found
+
+
+@pytest.mark.parametrize(("name", "value"), [("yes", "yes"), ("1", "1"), ("on", "ON"), ("~", "~"), ("1.10", "1.10")])
+def test_a_name_that_is_none_to_yaml_is_told_with_what_to_do(name, value):
+    text = f"""
+dataflow: names
+operators:
+  {name}: {{kind: source, format: rate}}
+  kept: {{kind: sink, format: noop}}
+edges: [[{value}, kept]]
+"""
+    with pytest.raises(InvalidDataflow, match=r"line 6: the end of an edge must be text.*in quotes, if that is meant") as error:
+        parse_dataflow(text)
+    assert f'write "{value}"' in str(error.value)
+
+
+def test_a_script_with_state_says_where_it_can_be_moved():
+    flow = Flow("kept")
+    rows = flow.source("rows", format="rate")
+    rows.by_key("value").state(named, name="held").sink("kept", format="noop")
+    provider = "spark.sql.streaming.stateStore.providerClass=org.apache.spark.sql.execution.streaming.state.RocksDB"
+    assert f"spark-submit --conf {provider}" in job_script(flow.dataflow(), "/cp", None)
 
 
 def test_where_every_instance_gets_every_row_so_many_reach_the_operator():

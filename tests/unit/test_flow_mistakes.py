@@ -259,6 +259,21 @@ def test_mistakes_in_python_are_refused_too(build, said):
         checked()
 
 
+@pytest.mark.parametrize(
+    ("source", "sink", "said"),
+    [
+        ({"arrival": 5}, {}, "the arrival of 'read' must be text, got 5"),
+        ({"options": {1: "x"}}, {}, "the options of 'read' must be named by text, got 1"),
+        ({}, {"exactly_once": "yes"}, "exactly_once of 'sink' must be true or false, got 'yes'"),
+    ],
+)
+def test_ends_that_are_built_are_checked(source, sink, said):
+    flow = Flow("f")
+    flow.source("read", format="rate", **source).sink("sink", format="console", **sink)
+    with pytest.raises(InvalidDataflow, match=said):
+        flow.dataflow()
+
+
 def test_edges_by_key_to_one_operator_are_grouped_alike():
     def stages(second):
         flow = Flow("f")

@@ -8,6 +8,7 @@ import threading
 import time
 from collections import Counter
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -165,6 +166,28 @@ def test_a_dict_that_a_function_fills_again_is_that_of_each_row():
 
     assert ran(chain(again), [1, 2, 3]) == Counter({(0, v, ""): 1 for v in (1, 2, 3)})
     assert ran(chain(twice), [1, 2]) == Counter({(0, v, way): 1 for v in (1, 2) for way in "ab"})
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_what_is_inside_a_result_and_filled_again_is_that_of_each_row(threads):
+    listed, struct, array, text = [], {}, np.zeros(1), bytearray(1)
+
+    def again(row):
+        listed[:], array[0], text[0] = [[row.v]], row.v, row.v
+        struct.update(a=row.v, b=listed)
+        return row.v, listed, struct, array, text
+
+    kinds = {"l": pa.list_(pa.list_(pa.int64())), "a": pa.list_(pa.float64()), "t": pa.binary()}
+    held = pa.struct([("a", pa.int64()), ("b", kinds["l"])])
+    schema = pa.schema([("v", pa.int64()), ("l", kinds["l"]), ("s", held), ("a", kinds["a"]), ("t", kinds["t"])])
+    node = Node("fills", again, Shape(schema), by_row=True, threads=1, exit=0)
+    idle = Node("idle", lambda _: None, SHAPE, by_row=True, threads=threads)
+    batch = pa.RecordBatch.from_arrays([pa.array([1, 2, 3])], names=["v"])
+    batches = list(flowing(Graph((node, idle), (0, 1), ("v",)))(iter([batch])))
+    found = [row for it in batches for row in it.to_pylist() if row["v"] is not None]
+    assert [(row["l"], row["s"], row["a"], row["t"]) for row in found] == [
+        ([[v]], {"a": v, "b": [[v]]}, [float(v)], bytes([v])) for v in (1, 2, 3)
+    ]
 
 
 def test_operators_work_at_the_same_time():

@@ -316,6 +316,8 @@ def test_what_was_measured_is_kept_beside_other_models(tmp_path):
         clicks={("s", "a"): MeasuredEdge(0.5, "id > 3")},
     )
     known = replace(known, frames={"f": FrameCost("f", 1e-6, 0.25, 2, 1, 16, 256, 200, 100, "here", Subject("frame", "x:f"))})
+    kept = FrameCost("k", 1e-6, 0.5, 2, 0, 0, 256, 20, keys=20, late=3, merges=True)
+    known = replace(known, frames={**known.frames, "k": kept})
     path = tmp_path / "models.yaml"
     path.write_text(models_yaml([paper], known))
     assert read_models(path)["parse"] == paper
@@ -460,6 +462,44 @@ def test_what_shuffles_says_what_it_rests_on():
     for wrong in ({"row_s": -1.0}, {"fixed_s": math.inf}, {"slots": 0}, {"shuffles": -1}):
         with pytest.raises(InvalidModel):
             replace(alike, **wrong)
+
+
+def test_state_is_a_step_behind_its_shuffle_and_says_what_it_rests_on():
+    text = """
+dataflow: stateful
+operators:
+  s: {kind: source, format: rate}
+  a: {kind: row, function: "x:a", schema: "id long"}
+  f: {kind: state, function: "x:f"}
+  b: {kind: row, function: "x:b", schema: "id long"}
+  k: {kind: sink, format: noop}
+edges:
+  - [s, a]
+  - {from: a, to: f, grouping: key, columns: id, instances: 4}
+  - [f, b]
+  - [b, k]
+"""
+    flow = parse_dataflow(text)
+    known = models(curve("a", 100), curve("b", 1000), engine=ENGINE, stateful={("f", "b"): MeasuredEdge(0.5, "")})
+    assert plan_on_spark(flow, known, rate=1, slots=2, trigger_s=10).unmeasured == ("f",)
+    cost = FrameCost("f", row_s=0.01, fixed_s=0.4, slots=2, sample=100, left=50, keys=20, late=3)
+    found = plan_on_spark(flow, replace(known, frames={"f": cost}), rate=1, slots=2, trigger_s=10)
+    assert (found.unmeasured, found.frames) == ((), ("f",))
+    assert [stage.operators for stage in found.stages] == [("s", "a"), ("f", "b", "k")]
+    nothing = plan_on_spark(flow, replace(known, frames={"f": replace(cost, row_s=0.0, fixed_s=0.0)}), rate=1, slots=2)
+    own, without = found.stages[1], nothing.stages[1]
+    assert own.fixed_s == pytest.approx(without.fixed_s + 0.4)
+    assert own.binding == "f"
+    assert own.seconds(200) - without.seconds(200) >= 0.4 + 0.9 * 200 * 0.01 / 2 - 100 / 1000 / 2
+    said = " ".join(found.doubts)
+    assert all(it in said for it in ("while it kept 20 keys", "it was 50 for 100", "3 rows came too late"))
+    assert "with 2 slots" in " ".join(cost.doubts(3))
+    assert len(replace(cost, left=100, late=0).doubts(2)) == 1
+
+
+def test_where_spark_merges_partitions_a_plan_says_so():
+    merged = FrameCost("f", 0.01, slots=2, shuffles=1, sample=100, left=100, left_of_half=50, merges=True)
+    assert "give the edge behind it `grouping: shuffle`" in merged.doubts(2)[1]
 
 
 def test_a_model_of_another_operator_of_spark_is_refused():

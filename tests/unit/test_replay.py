@@ -93,6 +93,16 @@ def test_rows_of_other_files_or_beyond_these_are_not_gone_on_from(files):
         found.check(Offered(3, files="other"), "/data", loops=True)
 
 
+def test_a_checkpoint_of_another_source_is_not_gone_on_from(files):
+    source = pytest.importorskip("evenly.worker.replay_source", reason="a data source of PySpark")
+    from pyspark.sql.types import StructType
+
+    options = {"path": str(files), "rate": "5", "loop": "false", "arrival": "at"}
+    reader = source.Replay(options).streamReader(StructType())
+    with pytest.raises(CheckpointMismatch, match="of another source, which was no replay"):
+        reader.latestOffset({"logOffset": 3}, None)
+
+
 def test_types_are_made_those_of_spark(tmp_path):
     stamps = pa.array([1_000_000_000], pa.timestamp("ns"))
     table = pa.table({"at": stamps, "text": pa.array(["x"]).dictionary_encode()})

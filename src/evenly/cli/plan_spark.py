@@ -104,11 +104,9 @@ def _line(plan: SparkPlan, stage: PlannedStage, batch_s: float) -> tuple[str, ..
 
 
 def _unmeasured(plan: SparkPlan) -> str:
-    """State, which a sample cannot have, and operators of Spark itself that nobody has measured yet."""
-    state = [f"{name} (state)" for name in plan.unmeasured if plan.flow.by_name[name].kind == "state"]
-    others = [name for name in plan.unmeasured if plan.flow.by_name[name].kind != "state"]
-    how = f" (evenly profile FLOW --on spark measures {'it' if len(others) == 1 else 'them'})"
-    return ", ".join([*state, *([", ".join(others) + how] if others else [])])
+    """State and operators of Spark itself that nobody has measured yet."""
+    told = [f"{name} (state)" if plan.flow.by_name[name].kind == "state" else name for name in plan.unmeasured]
+    return f"{', '.join(told)} (evenly profile FLOW --on spark measures {'it' if len(told) == 1 else 'them'})"
 
 
 def _many(count: int, what: str) -> str:

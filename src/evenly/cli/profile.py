@@ -61,7 +61,7 @@ def profile(
         str | None, typer.Option(help="On Spark: a Parquet table in place of the source, such as of a stream that is no table.")
     ] = None,
     folder: Annotated[
-        str | None, typer.Option(help="With --engine: where checkpoints and files are written, and removed, while it measures.")
+        str | None, typer.Option(help="With --engine, or state: where files are put, and removed, while it measures.")
     ] = None,
     master: Annotated[str | None, typer.Option(help="Spark's master, such as spark://host:7077; else this machine.")] = None,
     conf: Annotated[list[str] | None, typer.Option(help="A setting of Spark, name=value; may be repeated.")] = None,
@@ -70,8 +70,7 @@ def profile(
     """Measure what threads of an operator carry on one slot: the peak stable rate, cpu and memory for each number of them.
 
     With --on spark: of every operator of rows and batches of a dataflow, in Spark's Python workers with all slots busy, and of
-    every one of Spark's own (frame), as a batch of a stream runs it. State is not measured, and plans count it as nothing.
-    With --engine: what Spark itself needs.
+    every one of Spark's own (frame, state), as a batch of a stream runs it. With --engine: what Spark itself needs.
 
     The operator runs in a process pinned to one core. A trial that was made is kept beside the file until the profile is
     whole, so an interrupted profile goes on where it was.

@@ -8,7 +8,7 @@ from pathlib import Path
 from evenly.cli.options import import_from_here, session_settings
 from evenly.cli.output import print_json, print_table, runs_progress, say
 from evenly.dataflow.files import read_dataflow
-from evenly.dataflow.stages import stages_of
+from evenly.dataflow.stages import settings_of, stages_of
 from evenly.errors import MissingDependency
 from evenly.files import write_whole
 from evenly.numbers import plain
@@ -61,6 +61,7 @@ def profile_on_spark(
     if flow is not None:
         stages_of(flow)  # what is wrong is said before Spark starts
         known.check_replaced(flow)
+        settings = {**settings_of(flow), **settings}
     spark = local_session("evenly profile", settings=settings)
     found = SparkModels()
     try:
@@ -76,7 +77,9 @@ def profile_on_spark(
                 found = found.with_others(SparkModels(costs))
             if flow is not None:
                 given = None if source is None else spark.read.load(source)
-                measured = profile_flow(spark, flow, options=how, source=given, told=lambda *it: step(_told(*it)))
+                measured = profile_flow(
+                    spark, flow, options=how, source=given, told=lambda *it: step(_told(*it)), folder=folder
+                )
                 found = found.with_others(measured)
     finally:
         spark.stop()
@@ -97,8 +100,10 @@ def _told(name: str, point: CurvePoint | FrameCost) -> str:
 
 def _of_frame(cost: FrameCost) -> str:
     shuffles = f", {cost.shuffles} shuffle{'s' * (cost.shuffles > 1)} of its own" if cost.shuffles else ""
-    carried = f"a slot carries {plain(1.0 / cost.row_s, 4)} rows/s" if cost.row_s > 0.0 else "no row takes it any time"
-    return f"{carried}, and each batch takes {plain(1e3 * cost.fixed_s)} ms more{shuffles} (Spark itself)"
+    keys = f", while it keeps {cost.keys:,} keys" if cost.keys else ""
+    nothing = "rows take it no time that could be measured"
+    carried = f"a slot carries {plain(1.0 / cost.row_s, 4)} rows/s" if cost.row_s > 0.0 else nothing
+    return f"{carried}, and each batch takes {plain(1e3 * cost.fixed_s)} ms more{shuffles}{keys} (Spark itself)"
 
 
 def _rows(models: SparkModels) -> list[dict[str, object]]:
@@ -131,6 +136,7 @@ def _rows(models: SparkModels) -> list[dict[str, object]]:
             "shuffles": cost.shuffles,
             "sample": cost.sample,
             "left": cost.left,
+            **({"keys": cost.keys} if cost.keys else {}),
             "basis": "measured",
         }
         for name, cost in models.frames.items()

@@ -13,12 +13,11 @@ from evenly.dataflow.files import read_dataflow
 from evenly.dataflow.functions import check_functions
 from evenly.dataflow.graph import Dataflow
 from evenly.dataflow.replay import MOST_ROWS_PER_S, pace_of
-from evenly.dataflow.stages import only_source, stages_of
+from evenly.dataflow.stages import only_source, settings_of, stages_of
 from evenly.errors import InvalidParameter
 from evenly.planning.micro_batches import SparkPlan, plan_on_spark
 from evenly.planning.model_files import read_spark_models
 
-_ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _DAY_S = 86_400.0
 _LEAST_TRIGGER_S = 1e-3
 
@@ -145,11 +144,8 @@ class RunOptions:
         return plan
 
     def settings(self, flow: Dataflow) -> dict[str, str]:
-        """Spark's settings; state is kept where it can be moved."""
-        found = session_settings(self.conf, self.master)
-        if any(one.kind == "state" for one in flow.operators):
-            found.setdefault("spark.sql.streaming.stateStore.providerClass", _ROCKSDB)
-        return found
+        """Spark's settings: those that are given, and what the dataflow needs."""
+        return {**settings_of(flow), **session_settings(self.conf, self.master)}
 
     def query_trigger(self) -> dict[str, Any] | None:
         """The trigger of the query."""

@@ -212,7 +212,8 @@ def print_run(batches: Sequence[FlowBatch], verdict: Verdict | None, changes: Se
         broke = f"; the lowest that did not: {_shown(peak.breaks_at)}" if peak.breaks_at is not None else ""
         if peak.interrupted:
             say(f"Interrupted after {len(peak.trials)} rate{'s' * (len(peak.trials) != 1)}: the peak may be elsewhere")
-        say("Highest rate that held: ", (f"{_shown(peak.rate) or 'none'} rows/s", "bold"), broke)
+        held = "none" if peak.rate is None else f"{_shown(peak.rate)} rows/s"
+        say("Highest rate that held: ", (held, "bold"), broke)
 
 
 def _line(name: str, batches: Sequence[FlowBatch]) -> tuple[str, ...]:

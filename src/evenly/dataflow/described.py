@@ -24,12 +24,14 @@ Text = TypeVar("Text", bound=str)
 
 @dataclass(frozen=True, eq=False)
 class Described:
-    """A value in a file: `value` is a dict or list of `Described`, or a string, number, boolean or None."""
+    """A value in a file: `value` is a dict or list of `Described`, or a string, number, boolean or None, and `written` is how
+    such a plain one stands there."""
 
     value: Any
     file: str
     line: int
     complaint: type[EvenlyError]
+    written: str = ""
 
     def error(self, message: str) -> EvenlyError:
         """The error to raise about this value."""
@@ -62,7 +64,7 @@ class Described:
     def text(self, what: str, *, one_of: tuple[Text, ...] = (), blank: bool = False) -> str:
         """A string, one of those given if any are, and with something in it unless it may be blank."""
         if not isinstance(self.value, str) or not (blank or self.value.strip()):
-            raise self.error(f"{what} must be text, got {self._shown()}")
+            raise self.error(f"{what} must be text, got {self._shown()}{self._quoted()}")
         if one_of and self.value not in one_of:
             raise self.error(f"{what} must be one of {', '.join(one_of)}, got {self.value!r}")
         return self.value
@@ -89,6 +91,12 @@ class Described:
         if not isinstance(self.value, bool):
             raise self.error(f"{what} must be true or false, got {self._shown()}")
         return self.value
+
+    def _quoted(self) -> str:
+        """What to do with a plain value that is no text to YAML: 1, yes, on, no, null."""
+        if not self.written or isinstance(self.value, (str, dict, list)):
+            return ""
+        return f': write "{self.written}" in quotes, if that is meant'
 
     def _shown(self) -> str:
         if isinstance(self.value, dict):
@@ -137,7 +145,8 @@ class _Reader:
         self.seen.add(id(node))
         if depth > _DEEPEST:
             raise here.error(f"values are nested more than {_DEEPEST} deep")
-        return Described(self._value(node, depth, here), self.file, here.line, self.complaint)
+        written = str(node.value) if isinstance(node, yaml.ScalarNode) else ""
+        return Described(self._value(node, depth, here), self.file, here.line, self.complaint, written)
 
     def _value(self, node: Any, depth: int, here: Described) -> Any:
         if not node.tag.startswith("tag:yaml.org,2002:") or "python" in node.tag:

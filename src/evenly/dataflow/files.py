@@ -118,10 +118,11 @@ def _threads(one: Described | None) -> int | None:
 
 
 def _option(name: str, one: Described) -> str:
+    """As it is written: YAML reads `no` as false, 1.10 as 1.1, 010 as 8 and 10:30 as 630."""
     if isinstance(one.value, bool):
-        return str(one.value).lower()
+        return one.written.lower() if one.written.lower() in ("true", "false") else one.written
     if isinstance(one.value, (int, float)):
-        return str(one.value)
+        return one.written
     return one.text(f"the option {name!r}", blank=True)  # a separator may be a blank, and an option empty
 
 

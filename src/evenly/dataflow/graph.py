@@ -18,7 +18,7 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 EDGE_ROUTINGS: tuple[EdgeRouting, ...] = get_args(EdgeRouting)
 EDGE_GROUPINGS: tuple[EdgeGrouping, ...] = get_args(EdgeGrouping)
 MOST_THREADS = 1_024
-_TEXTS = ("model", "schema", "format", "path")
+_TEXTS = ("model", "schema", "format", "path", "arrival")
 
 
 @dataclass(frozen=True)
@@ -134,6 +134,11 @@ class Dataflow:
         for name, text in texts.items():
             if not isinstance(text, str) or (name in _TEXTS and text and not text.strip()):
                 raise self.error(f"the {name} of {one.name!r} must be text, got {text!r}", one)
+        if not all(isinstance(key, str) for key in one.options):
+            names = ", ".join(map(repr, one.options))
+            raise self.error(f"the options of {one.name!r} must be named by text, got {names}", one)
+        if not isinstance(one.exactly_once, bool):
+            raise self.error(f"exactly_once of {one.name!r} must be true or false, got {one.exactly_once!r}", one)
         if not _whole(one.threads, MOST_THREADS):
             raise self.error(f"the threads of {one.name!r} must be from 1 to {MOST_THREADS}, or auto, got {one.threads!r}", one)
 
@@ -145,17 +150,16 @@ class Dataflow:
             raise self.error(f"the sink {edge.start!r} has an edge to {edge.end!r}: a sink emits nothing", edge)
         if known[edge.end].kind == "source":
             raise self.error(f"the source {edge.end!r} has an edge from {edge.start!r}: nothing enters a source", edge)
-        if not (math.isfinite(edge.selectivity) and edge.selectivity >= 0.0):
+        if not (_number(edge.selectivity) and edge.selectivity >= 0.0):
             raise self.error(
-                f"the selectivity of {edge.start} -> {edge.end} must be finite and at least 0, got {edge.selectivity}", edge
+                f"the selectivity of {edge.start} -> {edge.end} must be finite and at least 0, got {edge.selectivity!r}", edge
             )
         self._check_grouping(edge)
         if edge.routing not in EDGE_ROUTINGS:
             raise self.error(f"an edge's routing must be one of {', '.join(EDGE_ROUTINGS)}, got {edge.routing!r}", edge)
-        if edge.share is not None and (edge.routing != "key" or not 0.0 <= edge.share <= 1.0):
-            raise self.error(
-                f"the share of {edge.start} -> {edge.end} must be from 0 to 1 on an edge routed by key, got {edge.share}", edge
-            )
+        if edge.share is not None and (edge.routing != "key" or not _number(edge.share) or not 0.0 <= edge.share <= 1.0):
+            what = f"the share of {edge.start} -> {edge.end}"
+            raise self.error(f"{what} must be from 0 to 1 on an edge routed by key, got {edge.share!r}", edge)
 
     def _check_grouping(self, edge: Edge) -> None:
         if edge.grouping not in EDGE_GROUPINGS:
@@ -264,6 +268,11 @@ class Dataflow:
             before = max((best[edge.start] for edge in self.into[name]), key=len, default=())
             best[name] = (*before, name)
         return max(best.values(), key=len)
+
+
+def _number(value: object) -> bool:
+    """Whether it is a finite number."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _whole(value: object, most: int) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 from evenly.dataflow.files import dataflow_yaml
 from evenly.dataflow.functions import target_of
 from evenly.dataflow.graph import Dataflow
-from evenly.dataflow.stages import stages_of
+from evenly.dataflow.stages import settings_of, stages_of
 
 _SCRIPT = '''"""A dataflow for spark-submit, which says on which master and with which settings.
 
@@ -58,4 +58,5 @@ def submit_command(flow: Dataflow, script: Path) -> str:
     """How to call it, with the modules of functions that are in the folder where it is called."""
     modules = {target_of(one.function).partition(":")[0].partition(".")[0] for one in flow.operators if one.function}
     beside = sorted(f"{name}.py" for name in modules if Path(f"{name}.py").is_file())
-    return shlex.join(["spark-submit", *(["--py-files", ",".join(beside)] if beside else []), str(script)])
+    state = [part for setting in settings_of(flow).items() for part in ("--conf", "=".join(setting))]
+    return shlex.join(["spark-submit", *state, *(["--py-files", ",".join(beside)] if beside else []), str(script)])

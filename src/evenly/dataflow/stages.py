@@ -13,8 +13,11 @@ from typing import Literal
 from evenly.dataflow.ends import check_ends
 from evenly.dataflow.graph import Dataflow, Edge, Operator
 
+_STORE = "spark.sql.streaming.stateStore.providerClass"
+_ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 StageKind = Literal["source", "worker", "cost", "frame", "state", "sink"]
 IN_WORKER = ("row", "batch")
+OF_SPARK = ("frame", "state")
 _OF_ENDS = ("format", "path", "options", "exactly_once")
 _OTHERS = {
     "source": ("threads", "exactly_once"),
@@ -175,6 +178,11 @@ def _check_state(flow: Dataflow) -> None:
                     "`grouping: shuffle` there",
                     one,
                 )
+
+
+def settings_of(flow: Dataflow) -> dict[str, str]:
+    """Settings of Spark that a dataflow has where nobody says otherwise: state is kept where it can be moved."""
+    return {_STORE: _ROCKSDB} if any(one.kind == "state" for one in flow.operators) else {}
 
 
 def only_source(flow: Dataflow) -> Operator:

@@ -63,7 +63,8 @@ class Calls:
     """How the function is called.
 
     `fits` is given where the first call that fails is to end them all: it says of results whether they are as they should be.
-    Then nothing is called any more once a call has failed or its result was seen not to fit.
+    Then nothing is called any more once a call has failed or its result was seen not to fit. `owned` makes a result one's own,
+    which the function may change in its next call.
     """
 
     function: Callable[[Any], Any]
@@ -72,6 +73,7 @@ class Calls:
     limit_s: float | None = None
     time_every: int = 1
     fits: Callable[[list[Any]], bool] | None = None
+    owned: Callable[[Any], Any] = own
 
 
 def checked_error(error: BaseException, guard: ForkGuard) -> BaseException:
@@ -116,6 +118,7 @@ class Serial:
     def __init__(self, calls: Calls) -> None:
         self._retries = calls.retries
         self._every = calls.time_every
+        self._owned = calls.owned
         self._guard = ForkGuard()
         self._watchdog = Watchdog(calls.limit_s)
         self._alarm = Alarm(calls.limit_s) if calls.limit_s is not None and alarm_works() else None
@@ -152,7 +155,7 @@ class Serial:
         """Calls for about a second. Ids are for the caller to fill in."""
         clock, call, forked, feed = time.perf_counter, self._call, self._guard.check, self._watchdog.feed
         watched = self._alarm is not None
-        every, phase = self._every, self._phase
+        every, phase, owned = self._every, self._phase, self._owned
         ends_at = None if self._look is None else self._look.begun()
         called: list[Any] = []
         values: list[Any] = []
@@ -175,7 +178,7 @@ class Serial:
                 if failed is not None:
                     failures[len(values)] = failed
             forked()
-            values.append(own(value))
+            values.append(owned(value))
             if not phase:
                 end = clock()
                 costs.append(end - start)

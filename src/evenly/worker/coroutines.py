@@ -8,7 +8,6 @@ from collections.abc import Iterator
 
 from evenly.worker.calling import STRETCH_ITEMS, STRETCH_S, Calls, Chunk, Stretch, checked_error
 from evenly.worker.limits import ForkGuard, Watchdog, too_slow
-from evenly.worker.results import own
 from evenly.worker.shared_clock import SharedClock
 from evenly.worker.threads import Item, ends_all, items_of, stretch_of
 
@@ -78,7 +77,7 @@ class Coroutines:
         for _ in range(self._calls.retries + 1):
             item.error = None
             try:
-                item.value = own(await self._limited(item))
+                item.value = self._calls.owned(await self._limited(item))
                 break
             except asyncio.CancelledError as error:
                 current = asyncio.current_task()

@@ -31,7 +31,7 @@ from evenly.worker.letters import ERROR, LETTER, failure, letters_of
 from evenly.worker.limits import alarm_works
 from evenly.worker.many_results import ManyResults
 from evenly.worker.parts import Part
-from evenly.worker.results import Shape, nulls_of
+from evenly.worker.results import Shape, nulls_of, owning
 from evenly.worker.rows import row_class, rows_of
 from evenly.worker.threads import Threads
 
@@ -150,7 +150,7 @@ def _waits(calls: Calls) -> bool:
 
 
 def _caller(work: Work) -> Caller:
-    calls, batches = work.calls, work.batch_rows is not None
+    calls, batches = replace(work.calls, owned=owning(work.shape.schema)), work.batch_rows is not None
     if not work.skip:
         calls = replace(calls, fits=partial(_fit, work))
     if _waits(calls):

@@ -26,7 +26,7 @@ from evenly.errors import EvenlyError, FunctionFailed
 from evenly.worker.engine import Row, running_task
 from evenly.worker.executing import REPORT, peak_bytes, settle_worker
 from evenly.worker.letters import failure
-from evenly.worker.results import Shape, nulls_of, results_in
+from evenly.worker.results import Shape, nulls_of, owning, results_in
 from evenly.worker.rows import row_class, rows_of
 
 PIECE_ROWS, PIECE_S = 1_024, 0.05
@@ -132,6 +132,7 @@ class _Operator:
     def __init__(self, node: Node) -> None:
         self.node = node
         self._made = isinstance(node.function, type)
+        self._owned = owning(node.shape.schema)
         try:
             self._function = node.function() if self._made else node.function
         except Exception as error:
@@ -169,7 +170,7 @@ class _Operator:
     def results(self, row: Row) -> list[Any]:
         """What a row gives: nothing, one result or many."""
         try:
-            return results_in(self._called(row))
+            return results_in(self._called(row), self._owned)
         except (Exception, SystemExit) as error:
             raise self._failed(row, error) from error
 

@@ -18,7 +18,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructType
 
 from evenly.dataflow.replay import Offered, Pace, ReplayClock, pace_of
-from evenly.errors import InvalidDataflow
+from evenly.errors import CheckpointMismatch, InvalidDataflow
 from evenly.worker.replaying import ReplayedFiles, Span, replayed
 
 FORMAT = "evenly_replay"
@@ -93,7 +93,13 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._files
 
     def _checked(self, told: dict[str, Any]) -> Offered:
-        offered = Offered.from_dict(told)
+        try:
+            offered = Offered.from_dict(told)
+        except (KeyError, TypeError, ValueError) as error:
+            raise CheckpointMismatch(
+                "the checkpoint is of another source, which was no replay: give the source that it was begun with, or begin "
+                "with a new checkpoint"
+            ) from error
         self._known().check(offered, self._options["path"], loops=self._options["loop"] == "true")
         return offered
 

@@ -183,18 +183,45 @@ class Shape:
             raise InvalidResult(f"{told}: {error}") from error
 
 
-def results_in(value: Any) -> list[Any]:
-    """What a function of a row gave: nothing, one result or many."""
-    if isinstance(value, (tuple, dict)):  # first: whether a value is an iterator takes long to ask
-        return [own(value)]
-    if value is None:
-        return []
-    return list(map(own, value)) if isinstance(value, (list, Iterator)) else [value]
-
-
 def own(given: Any) -> Any:
     """What a function gave, as it is now: it may fill the same dict or list again in its next call."""
     return given.copy() if isinstance(given, (dict, list)) else given
+
+
+def wholly_own(given: Any) -> Any:
+    """The same of what is inside, too: lists, dicts, arrays and bytes that can be filled again."""
+    if isinstance(given, dict):
+        return {key: wholly_own(value) for key, value in given.items()}
+    if isinstance(given, list):
+        return [wholly_own(value) for value in given]
+    if isinstance(given, (np.ndarray, bytearray)):
+        return given.copy()
+    if isinstance(given, tuple):
+        held = [wholly_own(value) for value in given]
+        if all(now is before for now, before in zip(held, given, strict=True)):
+            return given
+        made = tuple.__new__(type(given), held)
+        if hasattr(given, "__dict__"):  # the names of a Row of Spark's
+            vars(made).update(vars(given))
+        return made
+    return given
+
+
+def owning(schema: pa.Schema) -> Callable[[Any], Any]:
+    """`own` for results of this schema: where all fields are plain, what is inside cannot be filled again."""
+    filled = (pa.types.is_nested, pa.types.is_binary, pa.types.is_large_binary)
+    return wholly_own if any(is_filled(kind) for kind in schema.types for is_filled in filled) else own
+
+
+def results_in(value: Any, owned: Callable[[Any], Any] = own) -> list[Any]:
+    """What a function of a row gave: nothing, one result or many."""
+    if isinstance(value, (tuple, dict)):  # first: whether a value is an iterator takes long to ask
+        return [owned(value)]
+    if value is None:
+        return []
+    if isinstance(value, (list, Iterator)):
+        return list(map(owned, value))
+    return [value if owned is own else owned(value)]
 
 
 def nulls_of(count: int, kind: pa.DataType) -> pa.Array:

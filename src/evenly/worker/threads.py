@@ -13,7 +13,6 @@ import numpy as np
 
 from evenly.worker.calling import STRETCH_ITEMS, STRETCH_S, Calls, Chunk, Stretch, checked_error
 from evenly.worker.limits import ForkGuard, OutOfTime, Watchdog, end_process, interrupt, too_slow
-from evenly.worker.results import own
 from evenly.worker.shared_clock import SharedClock
 
 _MOST_LEFT_BEHIND = 64
@@ -164,7 +163,7 @@ class Threads:
     def _called(self, worker: _Worker, item: Item) -> tuple[Any, BaseException | None]:
         while True:
             try:
-                return own(self._calls.function(item.payload)), None
+                return self._calls.owned(self._calls.function(item.payload)), None
             except BaseException as error:  # noqa: BLE001 - whatever a user's function raises is its row's error
                 self._guard.check()
                 with self._lock:

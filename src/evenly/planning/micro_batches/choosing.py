@@ -10,6 +10,7 @@ from typing import Literal, get_args
 from evenly.checks import MAX_INSTANCES
 from evenly.dataflow.graph import Dataflow
 from evenly.dataflow.replay import MOST_ROWS_PER_S
+from evenly.dataflow.stages import OF_SPARK
 from evenly.errors import DoesNotFit, InvalidParameter
 from evenly.numbers import plain
 from evenly.planning.micro_batches.models import SparkModels
@@ -83,7 +84,7 @@ class _Maker:
     def __init__(self, flow: Dataflow, models: SparkModels, allocation: str) -> None:
         self.flow, self.engine = flow, models.engine_costs()
         self._allocation = allocation
-        measured = ((one.name, models.frame(flow, one)) for one in flow.operators if one.kind == "frame")
+        measured = ((one.name, models.frame(flow, one)) for one in flow.operators if one.kind in OF_SPARK)
         self._frames = {name: replace(found, name=name) for name, found in measured if found is not None}
         self._steps = Steps(flow, models.rows_on(flow), self._frames)
         self._predictor = Predictor(self._steps, models, self.engine)
@@ -115,11 +116,7 @@ class _Maker:
             fixed_s=engine.batch_s + steps.sinks * engine.sink_s + steps.file_sinks * engine.file_sink_s,
             allocation=self._allocation,
             memory_mib=max(memory, default=0.0),
-            unmeasured=tuple(
-                one.name
-                for one in self.flow.operators
-                if one.kind == "state" or (one.kind == "frame" and one.name not in self._frames)
-            ),
+            unmeasured=tuple(one.name for one in self.flow.operators if one.kind in OF_SPARK and one.name not in self._frames),
             between=tuple(name for name, curve in self._predictor.curves.items() if not curve.has(self._threads[name])),
             frames=tuple(self._frames),
             doubts=(*self._doubts, *(doubt for one in self._frames.values() for doubt in one.doubts(slots))),

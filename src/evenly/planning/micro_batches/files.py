@@ -118,10 +118,11 @@ def _curve(name: str, one: Described) -> SlotCurve:
 
 
 def _frame(name: str, one: Described) -> FrameCost:
-    numbers, counts = ("row_s", "fixed_s"), ("slots", "shuffles", "tasks", "sample", "left", "left_of_half")
-    found = one.fields(f"the operator {name!r}", needs=("row_s",), may_have=("fixed_s", *counts, "about", "of"))
+    numbers, counts = ("row_s", "fixed_s"), ("slots", "shuffles", "tasks", "sample", "left", "left_of_half", "keys", "late")
+    found = one.fields(f"the operator {name!r}", needs=("row_s",), may_have=("fixed_s", *counts, "merges", "about", "of"))
     given: dict[str, Any] = {it: found[it].number(it, least=0.0) for it in numbers if it in found}
     given |= {it: found[it].whole(it, least=int(it == "slots")) for it in counts if it in found}
+    given |= {"merges": found["merges"].truth("merges")} if "merges" in found else {}
     about = found["about"].text("about") if "about" in found else ""
     return FrameCost(name, about=about, of=_subject(found["of"]) if "of" in found else None, **given)
 

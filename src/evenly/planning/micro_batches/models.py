@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from evenly.dataflow.graph import Dataflow, Edge, Operator
-from evenly.dataflow.stages import IN_WORKER
+from evenly.dataflow.stages import IN_WORKER, OF_SPARK
 from evenly.dataflow.subjects import subject_of
 from evenly.dataflow.tuning import Way
 from evenly.errors import InvalidModel
@@ -69,7 +69,7 @@ class SparkModels:
         return found
 
     def _known(self, one: Operator) -> SlotCurve | FrameCost | None:
-        if one.kind == "frame":
+        if one.kind in OF_SPARK:
             return self.frames.get(one.model_name)
         return self.curves.get(one.model_name) if one.kind in IN_WORKER else None
 

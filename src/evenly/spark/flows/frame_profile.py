@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -15,17 +16,29 @@ from evenly.planning.micro_batches.frame_costs import FrameCost
 from evenly.spark.flows.frames import called_frame
 from evenly.spark.placing.explain import explain
 
-_FEW, _PART, _MOST_ROWS = 4, 0.1, 4_000_000
-"""Rows for each slot of the first size, of the small size what the large one has of rows, and the most of the large one."""
+_FEW, _PART, _MOST_ROWS, _MOST_BYTES = 4, 0.1, 4_000_000, 256 << 20
+"""Rows for each slot of the first size, of the small size what the large one has of rows, and the most of the large one: an
+operator that hardly looks at its rows takes no time, however many and wide they are."""
 _MORE, _MOST_FASTER = 0.4, 10.0
 _RUNS = 2
-_AS_IN_A_STREAM = {"spark.sql.adaptive.enabled": "false"}
+_ADAPTIVE, _ALSO_IN_STREAMS = "spark.sql.adaptive.enabled", "spark.sql.adaptive.streaming.stateless.enabled"
+
+
+def adaptive_in_a_stream(spark: SparkSession, flow: Dataflow) -> bool:
+    """Whether Spark plans the batches of a dataflow's stream adaptively: where it has state never, and else where this Spark
+    can, and is not told otherwise."""
+    if any(one.kind == "state" for one in flow.operators):
+        return False
+    try:
+        return all(spark.conf.get(name) == "true" for name in (_ALSO_IN_STREAMS, _ADAPTIVE))
+    except PySparkException:  # it has no such setting
+        return False
 
 
 @contextmanager
-def as_in_a_stream(spark: SparkSession, slots: int) -> Iterator[None]:
-    """Spark plans a batch of a stream without adaptive execution, and a plan's shuffles have as many partitions as slots."""
-    wanted = {**_AS_IN_A_STREAM, "spark.sql.shuffle.partitions": str(slots)}
+def as_in_a_stream(spark: SparkSession, slots: int, *, adaptive: bool) -> Iterator[None]:
+    """A batch is planned adaptively or not, and a plan's shuffles have as many partitions as slots."""
+    wanted = {_ADAPTIVE: str(adaptive).lower(), "spark.sql.shuffle.partitions": str(slots)}
     before = {name: spark.conf.get(name) for name in wanted}
     try:
         for name, value in wanted.items():
@@ -51,15 +64,19 @@ class FrameProfile:
         self._names = rows.columns
         numbered = rows.toDF(*(f"c{at}" for at in range(len(self._names)))).coalesce(1)
         self._sample = numbered.withColumn("k", F.monotonically_increasing_id())
+        self._most_rows = max(_FEW, min(_MOST_ROWS, int(_MOST_BYTES / _bytes_of(numbered))))
 
     def cost(self) -> FrameCost:
         """Measured."""
-        with as_in_a_stream(self._rows.sparkSession, self._slots):
+        spark = self._rows.sparkSession
+        adaptive = adaptive_in_a_stream(spark, self._flow)
+        with as_in_a_stream(spark, self._slots, adaptive=adaptive):
             few, many = self._sizes()
             small_s, large_s = self._longer_s(few), self._longer_s(many)
             wall_row_s = max(0.0, (large_s - small_s) / (self._slots * (many - few)))
-            shuffles, tasks = self._ends()
             left, left_of_half = self._left()
+        with as_in_a_stream(spark, self._slots, adaptive=False):
+            shuffles, tasks = self._ends()
         return FrameCost(
             self._one.model_name,
             row_s=wall_row_s * self._slots,
@@ -70,6 +87,7 @@ class FrameProfile:
             sample=self._count,
             left=left,
             left_of_half=left_of_half,
+            merges=adaptive and shuffles > 0 and not tasks,
             about=f"copies of {self._count} rows that reached it in {self._flow.name}",
             of=subject_of(self._flow, self._one),
         )
@@ -79,11 +97,11 @@ class FrameProfile:
         long in all, where the operator takes hardly anything of that."""
         rows, enough_s = _FEW, _MORE * self._seconds
         least_s = self._took_s(rows, runs=2)[1]  # the first time Spark compiles what it runs
-        while rows < _MOST_ROWS:
-            rows = min(round(_MOST_FASTER * rows), _MOST_ROWS)
+        while rows < self._most_rows:
+            rows = min(round(_MOST_FASTER * rows), self._most_rows)
             _, with_s = self._took_s(rows, runs=1)
             if with_s >= least_s + 0.25 * enough_s:
-                rows = min(_MOST_ROWS, max(rows // 4, round(rows * enough_s / (with_s - least_s))))
+                rows = min(self._most_rows, max(rows // 4, round(rows * enough_s / (with_s - least_s))))
                 break
         return max(1, round(_PART * rows)), rows
 
@@ -127,6 +145,14 @@ class FrameProfile:
         """So many rows of the sample, over and over again, the same number on each slot."""
         numbers = self._rows.sparkSession.range(0, rows, 1, self._slots).select((F.col("id") % self._count).alias("k"))
         return numbers.join(F.broadcast(self._sample), "k").drop("k").toDF(*self._names)
+
+
+def _bytes_of(rows: DataFrame) -> float:
+    """About how large a row is, by its text."""
+    if not rows.columns:
+        return 1.0
+    told = rows.select(F.avg(F.octet_length(F.to_json(F.struct(*rows.columns))))).first()
+    return max(1.0, float(told[0] or 0.0)) if told is not None else 1.0
 
 
 def _seconds(rows: DataFrame, profile: FrameProfile | None) -> float:

@@ -30,6 +30,7 @@ from evenly.spark.flows.edge_mappings import EdgeMappings
 from evenly.spark.flows.functions import loaded
 from evenly.spark.flows.schemas import parsed
 from evenly.spark.flows.watch import OfCosts, Reports
+from evenly.spark.jvm.read_again import reads_again
 from evenly.spark.keyed.by_key import by_key
 from evenly.spark.keyed.keys import key_names
 from evenly.spark.placing.placement import AT
@@ -86,14 +87,20 @@ class Frames:
         return found
 
     def one_by_one(self) -> Iterator[tuple[Stage, DataFrame]]:
-        """Each stage with what enters it, persisted: to look at what a dataflow does to a few rows of tables."""
+        """Each stage with what enters it, persisted: to look at what a dataflow does to a few rows of tables.
+
+        What leaves state is for the caller to find out (`found`), before he goes on."""
         self._made |= self.begun
         for stage in self.stages:
             if not all(name in self._made for name in stage.operators):
                 rows = self._once(self._rows(stage))
                 yield stage, rows
-                if stage.kind != "sink":
+                if stage.kind not in ("sink", "state"):
                     self._make(stage, rows)
+
+    def found(self, name: str, rows: DataFrame) -> None:
+        """What leaves an operator."""
+        self._made[name] = rows
 
     def rows_of(self, edge: Edge) -> DataFrame:
         """What is on an edge whose start has been made."""
@@ -176,6 +183,8 @@ class Frames:
 
     def _make(self, stage: Stage, rows: DataFrame) -> None:
         left, reporting = self.reported(stage, rows), self._reports(stage)
+        if stage.kind == "frame" and reads_again(left, rows):
+            self._once(rows)  # or what is before it would be called again, and give other rows each time, where it can
         costs = self._of_costs(stage) if stage.kind == "cost" else None
         kept = stage.kind == "cost" and self.by_cost is not None  # as a batch by cost of a stream is, by itself, where needed
         persisted = not kept and (len(stage.exits) > 1 or self._readers(stage.exits[0]) > 1)
@@ -214,6 +223,7 @@ class Frames:
         return reader.kind in ("worker", "cost") and len(reader.exits) == 1 and self._goes_to_one_sink(reader.exits[0])
 
     def _learns(self, edge: Edge) -> bool:
+        edge = self.flow.into[edge.end][0]  # edges by key to one operator have one mapping, which is kept by the first
         if edge.grouping != "key" or self.mappings is None:
             return edge.grouping == "key"
         usual = default_instances(next(iter(self.begun.values())).sparkSession)

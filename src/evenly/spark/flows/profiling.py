@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from evenly.dataflow.graph import Dataflow, Edge
+from evenly.dataflow.graph import Dataflow, Edge, Operator
 from evenly.dataflow.reports import WorkerReport
 from evenly.dataflow.stages import IN_WORKER, Stage, stages_of
 from evenly.dataflow.subjects import subject_of
@@ -22,6 +23,8 @@ from evenly.spark.features import Feature, require
 from evenly.spark.flows.ends import read
 from evenly.spark.flows.frame_profile import FrameProfile
 from evenly.spark.flows.frames import Frames
+from evenly.spark.flows.state_profile import StateProfile
+from evenly.spark.flows.timing import scratch
 from evenly.spark.python_workers import on_workers
 from evenly.spark.worker_errors import worker_errors
 from evenly.worker.clocking import ROW_SECONDS, clocked
@@ -64,54 +67,88 @@ def profile_flow(
     options: ProfileOptions | None = None,
     source: DataFrame | None = None,
     told: Told | None = None,
+    folder: str | None = None,
 ) -> SparkModels:
     """The curve of every operator of rows and batches, the cost of each of Spark's own, and how many rows each edge has for one
     that enters its start.
 
     `source`: rows in place of the source's own, such as those of a stream that cannot be read as a batch. `told` hears of each
-    point and cost. Functions are called with rows that really reach them, many times over: what they do elsewhere, they do
-    then too.
+    point and cost. `folder`: where files are put meanwhile to measure state, in the file system of checkpoints; else a
+    temporary one, where Spark is on this machine. Functions are called with rows that really reach them, many times over: what
+    they do elsewhere, they do then too.
     """
     how, slots = options or ProfileOptions(), slots_of(spark)
-    alone = _alone(flow, slots)
+    has_state = any(one.kind == "state" for one in flow.operators)
+    alone = _alone(flow, 1 if has_state else slots)  # rows come to state in their order
     begun = {
         one.name: (read(spark, flow, one, streaming=False) if source is None else source).limit(how.sample).persist()
         for one in alone.operators
         if one.kind == "source"
     }
-    frames = Frames(alone, stages_of(alone), begun)
-    curves: dict[str, SlotCurve] = {}
-    entered: dict[str, int] = {}
-    edges: dict[Way, MeasuredEdge] = {}
-    costs: dict[str, FrameCost] = {}
-    try:
+    with ExitStack() as ending:
+        ending.callback(lambda: [sample.unpersist() for sample in begun.values()])
+        base = ending.enter_context(scratch(spark, folder)) if has_state else ""
+        measuring = _Measuring(flow, Frames(alone, stages_of(alone), begun), slots, how, base, told)
+        ending.callback(measuring.frames.release)
         with worker_errors():
-            for stage, rows in frames.one_by_one():
-                name = stage.operators[0]
-                entered[name] = rows.count()
-                for edge in stage.inputs:
-                    count = entered[name] if len(stage.inputs) == 1 else frames.rows_of(edge).count()
-                    before = entered.get(edge.start) or begun[edge.start].count()
-                    edges[edge.start, edge.end] = MeasuredEdge(count / before if before else 0.0, edge.where)
-                one = flow.by_name[name]
-                measurable = one.kind in IN_WORKER or one.kind == "frame"
-                if measurable and not entered[name]:
-                    raise InvalidModel(
-                        f"no row of a sample of {how.sample} reaches {name!r}, so it cannot be measured: take more (--rows)"
-                    )
-                if one.kind == "frame" and one.model_name not in costs:
-                    cost = FrameProfile(flow, one, rows, slots=slots, seconds=how.seconds).cost()
-                    costs[one.model_name] = cost
-                    if told is not None:
-                        told(one.model_name, cost)
-                if one.kind in IN_WORKER and one.model_name not in curves:
-                    curve = _Profile(alone, stage, rows, slots, how).curve(told)
-                    curves[one.model_name] = replace(curve, of=subject_of(flow, one))
-    finally:
-        frames.release()
-        for sample in begun.values():
-            sample.unpersist()
-    return SparkModels(None, curves, {flow.name: edges}, costs)
+            return measuring.models()
+
+
+class _Measuring:
+    """The operators of a dataflow, one after the other."""
+
+    def __init__(self, flow: Dataflow, frames: Frames, slots: int, how: ProfileOptions, base: str, told: Told | None) -> None:
+        self.frames = frames
+        self._flow, self._slots, self._how, self._base = flow, slots, how, base
+        self._told: Told = told or (lambda *_: None)
+        self._entered: dict[str, DataFrame] = {}
+        self._counts: dict[str, int] = {}
+        self._curves: dict[str, SlotCurve] = {}
+        self._costs: dict[str, FrameCost] = {}
+
+    def models(self) -> SparkModels:
+        """All that was measured."""
+        edges: dict[Way, MeasuredEdge] = {}
+        for stage, rows in self.frames.one_by_one():
+            name = stage.operators[0]
+            self._entered[name], self._counts[name] = rows, rows.count()
+            for edge in stage.inputs:
+                count = self._counts[name] if len(stage.inputs) == 1 else self.frames.rows_of(edge).count()
+                before = self._counts.get(edge.start) or self.frames.begun[edge.start].count()
+                edges[edge.start, edge.end] = MeasuredEdge(count / before if before else 0.0, edge.where)
+            if stage.kind != "sink":
+                self._measured(stage, rows)
+        return SparkModels(None, self._curves, {self._flow.name: edges}, self._costs)
+
+    def _measured(self, stage: Stage, rows: DataFrame) -> None:
+        one = self._flow.by_name[stage.operators[0]]
+        if not self._counts[one.name]:
+            raise InvalidModel(
+                f"no row of a sample of {self._how.sample} reaches {one.name!r}, so it cannot be measured: take more (--rows)"
+            )
+        if one.kind == "state":
+            cost, left = self._of_state(one)
+            self.frames.found(one.name, left)
+            self._keep(cost)
+        elif one.kind == "frame" and one.model_name not in self._costs:
+            profile = FrameProfile(self._flow, one, rows, slots=self._slots, seconds=self._how.seconds)
+            self._keep(profile.cost())
+        elif one.kind in IN_WORKER and one.model_name not in self._curves:
+            curve = _Profile(self.frames.flow, stage, rows, self._slots, self._how).curve(self._told)
+            self._curves[one.model_name] = replace(curve, of=subject_of(self._flow, one))
+
+    def _keep(self, cost: FrameCost) -> None:
+        self._costs[cost.name] = cost
+        self._told(cost.name, cost)
+
+    def _of_state(self, one: Operator) -> tuple[FrameCost, DataFrame]:
+        """Spark's own operators that lead to it are run with it: one of them may say how late rows may come."""
+        path: list[tuple[Edge, Operator]] = [(self._flow.into[one.name][0], one)]
+        while (before := self._flow.by_name[path[0][0].start]).kind == "frame":
+            path.insert(0, (self._flow.into[before.name][0], before))
+        rows = self._entered[path[0][1].name]
+        seconds = self._how.seconds
+        return StateProfile(self._flow, path, rows, slots=self._slots, seconds=seconds, base=self._base).cost()
 
 
 def _alone(flow: Dataflow, slots: int) -> Dataflow:
@@ -122,13 +159,6 @@ def _alone(flow: Dataflow, slots: int) -> Dataflow:
             return edge
         return replace(edge, grouping="shuffle", columns=(), instances=slots)
 
-    for one in flow.operators:
-        if one.kind == "state":
-            raise flow.error(
-                f"{one.name!r} has state, so the dataflow cannot be run once over a sample: put the operators before it and "
-                "those behind it into dataflows of their own, and profile these",
-                one,
-            )
     return replace(flow, edges=tuple(map(apart, flow.edges)))
 
 

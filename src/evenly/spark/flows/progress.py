@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 
 from evenly.dataflow.replay import Offered
 from evenly.dataflow.reports import Completion
+from evenly.spark.keyed.keys import quoted
 
 _NAME = "__evenly_arrival"
 _EXACTNESS = 10_000
@@ -32,7 +33,7 @@ class Ended:
 
 def with_arrivals(rows: DataFrame, arrival: str) -> DataFrame:
     """A stream whose batches tell when their rows had arrived: native aggregates of one column. Null has not arrived."""
-    at_s = F.unix_micros(F.col(f"`{arrival}`")) / 1e6
+    at_s = F.unix_micros(F.col(quoted(arrival))) / 1e6
     # Whole seconds are counted from one moment: sums of seconds since 1970 would lose the small digits.
     since = F.lit(_SINCE_S)
     percentiles = F.percentile_approx(at_s, [0.5, 0.01], _EXACTNESS)

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from evenly.dataflow.graph import Dataflow
 from evenly.errors import InvalidModel, InvalidParameter
@@ -48,13 +49,25 @@ def prepare(spark: SparkSession, path: str, *, rows: int, batches: int, slots: i
 
 def batch_seconds(spark: SparkSession, flow: Dataflow, checkpoint: str, watch: FlowWatch | None = None) -> list[float]:
     """Run a dataflow until all that is there is read: how long each of its batches took, as Spark tells."""
+    return [seconds_of(one) for one in batches_of(spark, flow, checkpoint, watch)]
+
+
+def seconds_of(batch: StreamingQueryProgress) -> float:
+    """How long a batch took."""
+    return float(batch.durationMs["triggerExecution"]) / 1e3
+
+
+def batches_of(
+    spark: SparkSession, flow: Dataflow, checkpoint: str, watch: FlowWatch | None = None
+) -> list[StreamingQueryProgress]:
+    """Run a dataflow until all that is there is read: what Spark tells of each batch that had rows."""
     query = run(flow, spark=spark, checkpoint=checkpoint, trigger={"availableNow": True}, watch=watch or FlowWatch())
     if query is None:
         raise InvalidModel(f"{flow.name} is no stream: its batches cannot be timed")
     try:
         if not query.awaitTermination(_PATIENCE_S):
             raise InvalidModel(f"{flow.name} has not ended after {_PATIENCE_S:g} s: Spark is too busy to be measured")
-        told = {one["batchId"]: one for one in query.recentProgress if one["numInputRows"]}
+        told = {one.batchId: one for one in query.recentProgress if one.numInputRows}
     finally:
         query.stop()
-    return [told[number]["durationMs"]["triggerExecution"] / 1e3 for number in sorted(told)]
+    return [told[number] for number in sorted(told)]

@@ -14,7 +14,7 @@ from evenly.checks import is_number
 from evenly.errors import EvenlyError, InvalidResult
 from evenly.worker.engine import Row
 from evenly.worker.letters import failure
-from evenly.worker.results import own
+from evenly.worker.results import own, owning
 from evenly.worker.rows import row_class
 from evenly.worker.states.kept import Entry
 from evenly.worker.states.layout import NEVER, StateLayout
@@ -48,6 +48,7 @@ class Calls:
     """The places of entries that no longer count."""
 
     def __post_init__(self) -> None:
+        self._owned = owning(self.layout.state.schema)
         self._state_row, self._key_row = (_row_of(tuple(it.names)) for it in (self.layout.state.schema, self.layout.key))
 
     def call(self, key: tuple[Any, ...], raw: tuple[Any, ...], number: int, rows: list[Row], kept: Entry | None) -> None:
@@ -67,7 +68,7 @@ class Calls:
                 return
             self.void.append(kept.place)
         if new is not None:
-            self._states.append(own(new))
+            self._states.append(self._owned(new))
             self._deadlines.append(deadline_ms)
             self._keys.append(key)
             self._raw.append(raw)
