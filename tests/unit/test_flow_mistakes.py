@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from evenly.dataflow.builder import Flow
-from evenly.dataflow.ends import check_ends
+from evenly.dataflow.ends import check_added, check_ends
 from evenly.dataflow.files import dataflow_yaml, parse_dataflow
 from evenly.dataflow.functions import check_functions
 from evenly.dataflow.graph import Operator
@@ -213,6 +213,16 @@ def test_exactly_once_can_be_asked_of_all_sinks_and_needs_a_source_that_can_be_r
     refused(losing)
     with pytest.raises(InvalidDataflow, match=r"line 3: .*the source 'read' goes on without messages that are gone"):
         refused(losing, exactly_once=True)
+
+
+@pytest.mark.parametrize("mode", ["overwrite", "Ignore", "error"])
+def test_a_table_that_would_keep_one_batch_of_a_stream_is_refused(mode):
+    table = parse_dataflow(YAML.replace(SINK, sink(f"format: table, path: t, options: {{mode: {mode}}}")), file="f.yaml")
+    check_ends(table)  # once, as a batch
+    with pytest.raises(InvalidDataflow, match=r"f\.yaml, line 7: the sink 'sink' has the mode .* would not keep the rows"):
+        check_added(table)
+    for spared in ("format: table, path: t, options: {mode: append}", f"format: parquet, path: t, options: {{mode: {mode}}}"):
+        check_added(parse_dataflow(YAML.replace(SINK, sink(spared)), file="f.yaml"))
 
 
 def test_what_is_asked_of_a_sink_is_written_and_read_back():

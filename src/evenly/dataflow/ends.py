@@ -12,6 +12,7 @@ FILES = ("parquet", "orc", "json", "csv", "avro", "text", "xml")
 """Formats that are folders: of a stream each batch has a folder of its own in them, which is written anew if the batch is."""
 SENT = ("tcp", "http")
 TABLE, KAFKA, CONSOLE, REPLAY = "table", "kafka", "console", "replay"
+_ADDED, _NOWHERE = "append", "noop"
 _MODES = ("append", "overwrite", "error", "errorifexists", "ignore")
 _PACED = ("column", "link", "policy")
 _TAKES: Mapping[str, tuple[str, ...]] = {
@@ -65,6 +66,18 @@ def _check_once(flow: Dataflow, one: Operator) -> None:
         f"twice. Write files ({', '.join(FILES[:4])}, …), or leave exactly_once out and drop doubles where rows are read",
         one,
     )
+
+
+def check_added(flow: Dataflow) -> None:
+    """Refuse sinks of a stream that would keep one batch only. Files have a folder for each batch, whatever their mode."""
+    for one in flow.operators:
+        mode = one.options.get("mode", _ADDED).lower()
+        if one.kind == "sink" and one.format not in (*FILES, _NOWHERE) and mode != _ADDED:
+            raise flow.error(
+                f"the sink {one.name!r} has the mode {mode!r}: of a stream it would not keep the rows of all batches. Leave "
+                "`mode` out, or run the dataflow once, as a batch",
+                one,
+            )
 
 
 def _check(flow: Dataflow, one: Operator) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from evenly.dataflow.builder import Flow
-from evenly.dataflow.ends import check_ends, check_paced
+from evenly.dataflow.ends import check_added, check_ends, check_paced
 from evenly.dataflow.files import read_dataflow
 from evenly.dataflow.functions import check_functions
 from evenly.dataflow.graph import Dataflow
@@ -77,6 +77,7 @@ def run(
     require(session, Feature.FOLDERS, by="evenly.run", remedy="Use a classic session")
     check_paths(session, described)
     if checkpoint is not None:
+        check_added(described)
         asked = Asked(checkpoint, trigger, query_name, watch, plan, replan)
         return Streaming(described, stages, session, asked).start()
     if trigger is not None or query_name is not None:
