@@ -1,5 +1,7 @@
 """`KeptStates` says of every key what a dict would, after any number of batches, and holds little that is void."""
 
+from datetime import UTC, datetime
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -103,3 +105,22 @@ def test_a_chunk_that_is_missing_is_refused():
     assert len(chunks) == 2
     with pytest.raises(DamagedData, match="number 0 is missing"):
         KeptStates(chunks[1:], shape)
+
+
+def test_moments_are_shown_in_the_time_zone_of_today_s_session_whatever_wrote_them():
+    """Keys of calls without rows (time-outs) and states are read from what is kept."""
+
+    def shape(zone):
+        moment = pa.timestamp("us", zone)
+        key, state = pa.schema([("at", moment)]), pa.schema([("all", pa.list_(moment)), ("last", moment)])
+        sent = pa.schema([*key, ("id", pa.int32())])
+        return StateLayout(key, sent, (0,), key, Shape(state), Shape(state), "processing", b"12345678")
+
+    winter, summer = datetime(2024, 1, 1, 12, tzinfo=UTC), datetime(2024, 7, 1, 12, tzinfo=UTC)
+    columns, before = [[1], [5], [winter], [[summer]], [summer]], shape("Asia/Tokyo")
+    arrays = [pa.array(it, field.type) for it, field in zip(columns, before.entry, strict=True)]
+    written = KeptStates((), before).changed(pa.RecordBatch.from_arrays(arrays, schema=before.entry), ())
+    kept = KeptStates(written.chunks, shape("America/New_York"))
+    for [entry] in (kept.found(np.array([1], np.int32)), kept.due(6)):
+        assert [it.hour for it in (*entry.key, *entry.state[0], entry.state[1])] == [7, 8, 8]
+        assert (entry.key, entry.state) == ((winter,), ([summer], summer))

@@ -6,6 +6,7 @@ import re
 import sys
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 from known_costs import model_of
@@ -266,3 +267,40 @@ def test_a_schema_is_what_it_says_in_this_session_now(spark):
     assert kind.typeName() == "timestamp_ntz"
     with pytest.raises(ColumnConflict, match="the schema names the field 'n' twice"):
         evenly.apply_by_cost(df, lambda _: (1, 2), "n int, n int", instances=1)
+
+
+def test_a_variant_is_spark_s_object_in_a_row_and_in_a_result(spark):
+    rows = spark.range(3).selectExpr(
+        "id", "parse_json(concat('{\"a\": ', id, '}')) as v", "array(parse_json('[1]'), null) as all"
+    )
+
+    def told(row):
+        return row.v.toPython()["a"], row.v, [None if it is None else it.toJson() for it in row.all]
+
+    found = evenly.apply_by_cost(rows, told, "a long, v variant, all array<string>", instances=2)
+    assert sorted(map(tuple, found.selectExpr("a", "to_json(v)", "all").collect())) == [
+        (at, f'{{"a":{at}}}', ["[1]", None]) for at in range(3)
+    ]
+
+
+@pytest.mark.parametrize("zone", ["America/New_York", "+05:30"])
+def test_a_datetime_without_a_zone_is_in_the_session_s(spark, zone):
+    """Spark tells schemas in UTC, whatever the session's zone is."""
+    session = spark.newSession()
+    session.conf.set("spark.sql.session.timeZone", zone)
+    noon = dt.datetime(2024, 7, 1, 12)  # noqa: DTZ001
+
+    def told(row):
+        return noon, [noon], row.at, row.at.hour
+
+    rows = session.sql("select timestamp'2024-07-01 12:00:00' as at")
+    found = evenly.apply_by_cost(rows, told, "t timestamp, all array<timestamp>, at timestamp, hour int", instances=1)
+    (row,) = found.selectExpr("cast(t as string)", "cast(all[0] as string)", "cast(at as string)", "hour").collect()
+    assert tuple(row) == (*["2024-07-01 12:00:00"] * 3, 12)
+    parts = evenly.Merging(
+        lambda rows: rows["at"].iloc[0],
+        lambda them: pd.DataFrame({"t": them, "all": [them]}),
+        "t timestamp, all array<timestamp>",
+    )
+    (row,) = evenly.aggregate_by_key(rows, parts, key="at", instances=1).selectExpr("string(t)", "string(all[0])").collect()
+    assert tuple(row) == ("2024-07-01 12:00:00",) * 2

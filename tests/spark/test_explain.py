@@ -64,6 +64,47 @@ def test_evenly_s_own_placement_and_what_undoes_it_are_told(rows, told):
     cached.unpersist()
 
 
+def test_slots_that_are_shuffled_to_another_number_of_partitions_are_told(spark, rows):
+    """Eight partitions in these tests, and slots for four: each leads anywhere."""
+    placed = evenly.by_key(rows, key="user", instances=4)
+    lists = F.collect_list("v")
+    for between in (
+        placed.mapInPandas(lambda batches: batches, placed.schema),
+        placed.repartition(3),
+        placed.localCheckpoint(),
+    ):
+        again = between.groupBy("user", "slot").agg(lists)
+        [found] = evenly.check_placement(again)
+        assert (found.by, found.partitions, found.instances) == (("user", "slot"), 8, 4)
+        assert "spark.conf.set('spark.sql.shuffle.partitions', 4)" in str(found)
+        assert "as even as by Spark's hash, for the slots lead to 4 partitions" in str(evenly.explain(again))
+        spark.conf.set("spark.sql.shuffle.partitions", "4")
+        try:
+            assert evenly.check_placement(between.groupBy("user", "slot").agg(lists)) == ()
+        finally:
+            spark.conf.set("spark.sql.shuffle.partitions", "8")
+    cached = placed.cache()
+    assert evenly.check_placement(cached.groupBy("user", "slot").agg(lists)) == ()  # not yet filled: Spark may know better then
+    cached.unpersist()
+
+
+def test_a_finer_question_than_key_and_slot_is_no_forgotten_slot(rows):
+    placed = evenly.by_key(rows, key="user", instances=8)
+    for finer in (
+        placed.groupBy("user", "slot").agg(F.countDistinct("v"), F.countDistinct("at")),
+        placed.cube("user", "slot").count(),
+    ):
+        assert evenly.check_placement(finer) == ()
+
+
+def test_queries_inside_are_looked_into(spark, rows):
+    evenly.by_key(rows, key="user", instances=4).createOrReplaceTempView("placed_inside")
+    inside = "select collect_list(v) as them from placed_inside group by user"
+    found = evenly.explain(spark.sql(f"select id, (select max(size(them)) from ({inside})) as most from range(3)"))
+    assert found.placed
+    assert len(found.again) == 1
+
+
 def test_a_join_by_slots_of_two_mappings_is_told(spark, rows, caplog):
     mapping = evenly.learn_mapping(rows, key="user", instances=4)
     other = spark.range(30).selectExpr("id % 4 as user", "id as w")

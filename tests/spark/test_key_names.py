@@ -84,6 +84,30 @@ def test_a_hot_key_of_any_name_is_told(rows, name):
     assert diagnosis.heaviest[0].rows == 200
 
 
+def test_names_are_no_patterns_where_a_setting_makes_patterns_of_names_in_back_quotes(spark):
+    session = spark.newSession()
+    session.conf.set("spark.sql.parser.quotedRegexColumnNames", "true")
+    session.conf.set("spark.sql.autoBroadcastJoinThreshold", "-1")
+    rows = session.range(0, 300, 1, 2).selectExpr("id", "if(id % 3 = 0, 0, id % 11) as `a.b`", "id % 7 as axb")
+    counts = [
+        {row[0]: row[1] for row in it.collect()}
+        for it in (
+            rows.groupBy(F.col("`a.b`")).count(),
+            evenly.by_key(rows, key="a.b", instances=3).groupBy(F.col("`a.b`"), "slot").agg(F.count("*")).drop("slot"),
+            evenly.aggregate_by_key(rows, COUNTS, key="a.b", instances=3),
+        )
+    ]
+    assert counts[0] == counts[1] == counts[2]
+    other = session.range(13).selectExpr("id as z", "id % 2 as ayb")
+    joined = evenly.join_by_key(rows, other, on={"a.b": "z"}, how="left", instances=3)
+    assert joined.where("z is null").count() == 0
+
+
+def test_a_column_without_a_name_may_be_the_key(spark):
+    rows = spark.range(20).selectExpr("id % 3", "id").toDF("", "v")
+    assert evenly.by_key(rows, key="", instances=2).groupBy(F.col("``"), "slot").count().count() == 3
+
+
 def test_a_column_wins_over_a_field_and_fields_may_be_quoted(spark):
     df = spark.range(8).select(
         F.struct(F.col("id").alias("b"), F.struct(F.col("id").alias("d")).alias("c.c")).alias("a"), F.lit("x").alias("a.b")

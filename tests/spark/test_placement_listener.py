@@ -175,6 +175,39 @@ def test_unions_that_are_right_are_not_told(spark, told):
         assert evenly.explain(frame).apart == ()
 
 
+FILTERED = {
+    "semi": lambda one, two: one.join(two, ["u", "slot"], "semi"),
+    "anti": lambda one, two: one.join(two, ["u", "slot"], "anti"),
+    "intersect": lambda one, two: one.intersect(two),
+    "except": lambda one, two: one.exceptAll(two),
+    "in": lambda one, _: one.sparkSession.sql("select * from one where (u, slot) not in (select u, slot from two)"),
+    "exists": lambda one, _: one.sparkSession.sql(
+        "select * from one where v > 3 and exists (select 1 from two where one.u = two.u and one.slot = two.slot)"
+    ),
+}
+
+
+@pytest.mark.parametrize("case", FILTERED)
+def test_rows_that_are_filtered_by_slots_of_another_mapping_are_told_as_an_error(spark, told, caplog, case):
+    """Spark moves such a join to where the slot is computed, which has no mark in the physical plan."""
+    one, two = _placed(spark, "u"), _rows(spark, "u").transform(evenly.by_key, key="u", instances=3)
+    one.createOrReplaceTempView("one")
+    two.createOrReplaceTempView("two")
+    wrong = FILTERED[case](one, two)
+    found = evenly.check_placement(wrong)
+    assert [type(it).__name__ for it in found if "misses rows" in str(it)] == ["SlotsApart"]
+    assert len(evenly.explain(wrong).apart) == 1
+    caplog.clear()
+    wrong.collect()
+    told_of = [it for it in told() if "misses rows" in it]
+    assert told_of in ([], [str(found[0])])  # once in a session: several cases say the same
+    mapping = evenly.learn_mapping(_rows(spark, "u"), key="u", instances=4)
+    one, two = (_placed(spark, "u", mapping=mapping) for _ in range(2))
+    one.createOrReplaceTempView("one")
+    two.createOrReplaceTempView("two")
+    assert evenly.explain(FILTERED[case](one, two)).apart == ()
+
+
 def test_every_session_has_one_listener_and_a_cloned_one_has_its_parents(spark, told):
     def listeners(session):
         return len(session._jsparkSession.listenerManager().listListeners())
@@ -208,7 +241,7 @@ def test_what_goes_wrong_in_the_listener_stays_there(spark, told, monkeypatch):
     monkeypatch.setattr(placement_listener, "shuffled_again", broken)
     assert _placed(spark, "broken").count() == 200
     assert told() == ["the plan of an action could not be read"]
-    PlacementListener(None, None, None).onSuccess("collect", None, 1)
+    PlacementListener(None, None, None, ()).onSuccess("collect", None, 1)
 
 
 def test_it_outlives_a_stopped_session_and_leaves_quietly():

@@ -23,6 +23,7 @@ class PlannedShuffle:
     - `reader`: the operator that reads it, as Spark calls it; None if it is the result.
     - `chosen`: why there are so many partitions, if `instances="auto"` chose their number.
     - `merges`: whether adaptive execution may merge its partitions where they are small.
+    - `slots_for`: for how many instances slots among the columns were made; 0 if there are none, or that is not known.
     """
 
     kind: ShuffleKind
@@ -33,6 +34,7 @@ class PlannedShuffle:
     reader: str | None = None
     merges: bool = False
     chosen: str = ""
+    slots_for: int = 0
 
     def __str__(self) -> str:
         return f"{self._way()}{self._number()}{self._whose()}: {self._effect()}"
@@ -67,6 +69,8 @@ class PlannedShuffle:
     def _effect(self) -> str:
         if self.ours:
             return "about as many rows on each"
+        if self.kind == "slot" and self.slots_for not in (0, self.partitions):
+            return f"as even as by Spark's hash, for the slots lead to {self.slots_for:,} partitions"
         return {
             "hash": "all rows of a key are on one instance, however many they are, and several heavy keys may meet there",
             "slot": "as the slots lead",

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from functools import cached_property
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
 
 from evenly.errors import InvalidResult
+from evenly.worker.rows import parts_of
+from evenly.worker.zones import zone_of
 
 _UNFIT = (pa.lib.ArrowException, ValueError, TypeError, OverflowError, ArithmeticError, KeyError, AttributeError)
 _LONGEST = 120
@@ -293,8 +294,7 @@ def _converter(kind: pa.DataType) -> Callable[[Any], Any] | None:
 
 def _time_converter(kind: pa.DataType) -> Callable[[Any], Any] | None:
     if pa.types.is_timestamp(kind):
-        zone = None if kind.tz is None else ZoneInfo(kind.tz)
-        return lambda value: _moment(value, zone)
+        return lambda value: _moment(value, kind.tz)
     if pa.types.is_date(kind):
         return lambda value: _of(value, date, np.datetime64)
     if pa.types.is_duration(kind):
@@ -302,7 +302,7 @@ def _time_converter(kind: pa.DataType) -> Callable[[Any], Any] | None:
     return None
 
 
-def _moment(value: Any, zone: ZoneInfo | None) -> Any:
+def _moment(value: Any, zone: str | None) -> Any:
     """A datetime for a timestamp in the session's zone, or, of no zone, for a timestamp_ntz."""
     if isinstance(value, np.datetime64):
         value = value.astype("datetime64[us]").item()
@@ -312,7 +312,7 @@ def _moment(value: Any, zone: ZoneInfo | None) -> Any:
         if value.tzinfo is not None:
             raise ValueError("it has a time zone and a timestamp_ntz has none; take it off, as value.replace(tzinfo=None) does")
         return value
-    return value.replace(tzinfo=zone) if value.tzinfo is None else value
+    return value.replace(tzinfo=zone_of(zone)) if value.tzinfo is None else value
 
 
 def _of(value: Any, *kinds: type) -> Any:
@@ -364,6 +364,8 @@ def _same(value: Any) -> Any:
 def _as_struct(value: Any, names: list[str], inner: list[Callable[[Any], Any] | None]) -> Any:
     if value is None:
         return None
+    if not isinstance(value, (dict, tuple, list)):
+        value = parts_of(value) or value
     if isinstance(value, dict):
         if unknown := [name for name in value if name not in names]:
             raise ValueError(f"it has no field {unknown[0]!r}")

@@ -1,7 +1,7 @@
 """Rows of an Arrow batch as a Python function gets them: Spark's `Row`, at a fraction of its price.
 
 Columns become lists at once, and rows are made of them without a step of Python for each. A struct is a Row, a map a dict, a
-timestamp a datetime with the session's time zone (of a timestamp_ntz: without one).
+timestamp a datetime with the session's time zone (of a timestamp_ntz: without one), a variant or a geometry Spark's object.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from evenly.worker.engine import Row
+from evenly.worker.engine import Row, class_of_values
 
 _Convert = Callable[[Any], Any]
 _OF_TUPLES = frozenset(dir(Row))
@@ -48,6 +48,9 @@ def values_of(column: pa.Array) -> list[Any]:
 def converter(kind: pa.DataType) -> _Convert | None:
     """What turns Arrow's Python values into Spark's; None where they are the same already."""
     if pa.types.is_struct(kind):
+        made_of_parts = _object(kind)
+        if made_of_parts is not None:
+            return made_of_parts
         names = [field.name for field in kind]
         inner = [_maybe(converter(field.type)) for field in kind]
         made = row_class(names)
@@ -59,6 +62,28 @@ def converter(kind: pa.DataType) -> _Convert | None:
         each = converter(kind.value_type)
         return None if each is None else lambda values: [None if value is None else each(value) for value in values]
     return None
+
+
+def _object(kind: pa.StructType) -> _Convert | None:
+    """What makes Spark's object of its parts, where a struct of Arrow stands for one: the metadata of a part tell."""
+    told = {field.name: field.metadata or {} for field in kind}
+    if told.get("metadata", {}).get(b"variant") == b"true" and (variant := class_of_values("VariantVal")):
+        return lambda value: variant(value["value"], value["metadata"])
+    for name in ("Geometry", "Geography"):
+        if told.get("wkb", {}).get(name.lower().encode()) == b"true" and (shape := class_of_values(name)):
+            made = shape.fromWKB
+            return lambda value: made(value["wkb"], value["srid"])
+    return None
+
+
+def parts_of(given: Any) -> dict[str, Any] | None:
+    """The parts of such an object, as Arrow has them; None of anything else."""
+    kind = type(given).__name__
+    if kind not in ("VariantVal", "Geometry", "Geography") or type(given) is not class_of_values(kind):
+        return None
+    if kind == "VariantVal":
+        return {"value": given.value, "metadata": given.metadata}
+    return {"srid": given.getSrid(), "wkb": given.getBytes()}
 
 
 def _maybe(convert: _Convert | None) -> _Convert:

@@ -14,7 +14,7 @@ from pyspark.sql.types import DataType, MapType, StructType
 from evenly.errors import ColumnConflict, InvalidKeys, InvalidParameter, UnknownColumn
 from evenly.spark.exact_json import exact_json, garbles_keys
 from evenly.spark.features import Feature, has
-from evenly.spark.keyed.keys import GEOMETRIES, hashed, key_names, quoted
+from evenly.spark.keyed.keys import GEOMETRIES, hashed, key_names, quoted, spelled
 from evenly.worker.executing import ID
 
 Order = Literal["content", "arrival"]
@@ -57,7 +57,7 @@ def key_hash(df: DataFrame, expressions: Sequence[str]) -> Column:
     """The 64-bit hash of what each is: a column of `df` by its name, else an SQL expression."""
     names = set(df.columns)
     if names.issuperset(expressions):
-        return hashed("xxhash64", [quoted(each) for each in expressions])
+        return hashed("xxhash64", [spelled(each) for each in expressions])
     # Each expression is parsed alone: among others a comment or a comma in it would mean something else.
     return F.xxhash64(*(F.col(quoted(each)) if each in names else F.expr(each) for each in expressions))
 
@@ -77,7 +77,7 @@ def content_hash(df: DataFrame) -> Column:
         return _hash_of_all(df)
     except InvalidKeys:
         return F.xxhash64(*(_hashable(df, field.name, field.dataType) for field in fields))
-    return hashed("xxhash64", [quoted(field.name) for field in fields])
+    return hashed("xxhash64", [spelled(field.name) for field in fields])
 
 
 def _hash_of_all(df: DataFrame) -> Column:

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from evenly.spark.features import Feature, has
 from evenly.spark.jvm.action_listeners import ActionListener, listen
 from evenly.spark.jvm.shuffled_again import ShuffledAgain, shuffled_again
-from evenly.spark.jvm.slots_apart import SlotsApart, slots_apart
+from evenly.spark.jvm.slots_apart import SlotsApart, apart_where_filtered, apart_where_joined, filter_patterns
 from evenly.spark.jvm.slots_united import SlotsUnited, union_patterns, united_in
 
 _LOG = logging.getLogger(__name__)
@@ -34,8 +34,8 @@ def tell_of_shuffles(df: DataFrame, slot: str) -> None:
 class PlacementListener(ActionListener):
     """Logs each finding once."""
 
-    def __init__(self, explicit_shuffle: Any, union: Any, common: Any) -> None:
-        self._explicit_shuffle, self._union, self._common = explicit_shuffle, union, common
+    def __init__(self, explicit_shuffle: Any, union: Any, common: Any, filters: tuple[Any, ...]) -> None:
+        self._explicit_shuffle, self._union, self._common, self._filters = explicit_shuffle, union, common, filters
         self._told: set[ShuffledAgain | SlotsApart | SlotsUnited] = set()
 
     def onSuccess(self, _action: str, execution: Any, _duration_ns: int) -> None:  # noqa: N802 - Java calls it
@@ -59,12 +59,15 @@ class PlacementListener(ActionListener):
         if shuffles and any(_has_slot(line) for line in text.splitlines() if "RepartitionByExpression" in line):
             plan = execution.executedPlan()
             yield from shuffled_again(plan)
-            yield from slots_apart(plan)
+            yield from apart_where_joined(plan)
+            yield from apart_where_filtered(analyzed, self._filters)
 
 
 def _listener(java: Any) -> PlacementListener:
     return PlacementListener(
-        java.org.apache.spark.sql.catalyst.trees.TreePattern.REPARTITION_OPERATION(), *union_patterns(java)
+        java.org.apache.spark.sql.catalyst.trees.TreePattern.REPARTITION_OPERATION(),
+        *union_patterns(java),
+        filters=filter_patterns(java),
     )
 
 

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 
 from evenly.diagnosis.spread import PlannedShuffle, ShuffleKind
 from evenly.spark.jvm.plan_roles import column_name
-from evenly.spark.jvm.shuffled_again import below, each, is_slot
+from evenly.spark.jvm.shuffled_again import below, each, instances_of, is_slot
 from evenly.spark.placing.placement import AT
 from evenly.spark.placing.slot_mark import MARK, why_chosen
 
@@ -37,6 +37,7 @@ _PASSED = (
     "ColumnarToRowExec",
     "RowToColumnarExec",
     "CollectMetricsExec",
+    "SubqueryExec",
 )
 """Operators that are no reason for a shuffle below them."""
 _OPERATOR_S = "ENSURE_REQUIREMENTS"
@@ -59,6 +60,8 @@ def _found(plan: Any, reader: str | None, *, merges: bool) -> Iterator[PlannedSh
     shuffles = kind in ("ShuffleExchangeExec", "BroadcastExchangeExec")
     for child in below(plan, kind):
         yield from _found(child, None if shuffles else reader if kind in _PASSED else _called(kind), merges=merges)
+    for query in each(plan.subqueries()):
+        yield from _found(query, None, merges=merges)
     if kind == "ShuffleExchangeExec":
         yield _shuffle(plan, reader, merges=merges)
     elif kind == "BroadcastExchangeExec":
@@ -83,7 +86,10 @@ def _shuffle(plan: Any, reader: str | None, *, merges: bool) -> PlannedShuffle:
     slotted = kind == "hash" and any(map(is_slot, columns))
     kind = "slot" if slotted else kind
     chosen = why_chosen(str(columns[-1].metadata().getString(MARK))) if ours else ""
-    return PlannedShuffle(kind, names, number, ours=ours, asked=asked, reader=reader, merges=adaptive, chosen=chosen)
+    slots = instances_of(columns[-1]) if slotted and is_slot(columns[-1]) else 0
+    return PlannedShuffle(
+        kind, names, number, ours=ours, asked=asked, reader=reader, merges=adaptive, chosen=chosen, slots_for=slots
+    )
 
 
 def _called(kind: str) -> str:

@@ -1,7 +1,11 @@
-"""Where a physical plan shuffles placed rows once more by their key, told by the mark on the slot."""
+"""Where a physical plan shuffles placed rows once more, told by the mark on the slot.
+
+By their key alone, for the slot was forgotten; or by key and slot to another number of partitions than slots are made for.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +13,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from evenly.spark.jvm.plan_roles import column_name
+from evenly.spark.keyed.keys import spelled
 from evenly.spark.placing.slot_mark import MARK
 
 _BY_KEY = "REPARTITION_BY_NUM"
@@ -26,12 +31,24 @@ _LEADS_TO = {
 
 @dataclass(frozen=True)
 class ShuffledAgain:
-    """A second shuffle of placed rows by their key: what it hashes by, and what the placement hashed by."""
+    """A second shuffle of placed rows by their key: what it hashes by, and what the placement hashed by.
+
+    Where that is the same, slots are for so many `instances`, and it is to so many `partitions` (else both are 0).
+    """
 
     by: tuple[str, ...]
     placed_by: tuple[str, ...]
+    partitions: int = 0
+    instances: int = 0
 
     def __str__(self) -> str:
+        if self.partitions:
+            return (
+                f"rows with slots for {self.instances} instances are shuffled by ({', '.join(self.by)}) to {self.partitions} "
+                "partitions, where slots lead anywhere: they are as uneven as by Spark's hash. Group, join or partition them "
+                "right behind by_key, with no repartition, checkpoint or function in Python between, or "
+                f"spark.conf.set('spark.sql.shuffle.partitions', {self.instances})"
+            )
         return (
             f"rows that were placed by ({', '.join(self.placed_by)}) are shuffled again by ({', '.join(self.by)}), to where "
             f"Spark's hash puts them: group, join or partition by ({', '.join(self.placed_by)})"
@@ -56,16 +73,49 @@ def _found(plan: Any, above: tuple[tuple[str, ...], ...]) -> Iterator[ShuffledAg
         if columns and is_slot(columns[-1]) and plan.shuffleOrigin().toString() == _BY_KEY:
             placed_by = tuple(column_name(column) for column in columns)
             for by in above:
-                # By a part of the key, or by other columns, another question is asked.
-                if set(placed_by[:-1]) <= set(by) and by != placed_by:
+                # By a part of the key, by other columns, or by more than key and slot another question is asked.
+                if set(placed_by[:-1]) <= set(by) and by != placed_by and not set(placed_by) < set(by):
                     yield ShuffledAgain(by, placed_by)
             return
+        if columns and is_slot(columns[-1]):
+            yield from _elsewhere(plan, columns)
         if columns:
             above = (*above, tuple(column_name(column) for column in columns))
     elif any(word in kind for word in _CONSUMERS) and _groups_by_slot(plan):
         above = ()  # What is shuffled above are the results of groups that were found where they are.
     for child in below(plan, kind):
         yield from _found(child, above)
+    for query in each(plan.subqueries()):
+        yield from _found(query, ())
+
+
+def _elsewhere(shuffle: Any, columns: list[Any]) -> Iterator[ShuffledAgain]:
+    """A shuffle by key and slot, to another number of partitions than the slots are made for."""
+    instances, names = instances_of(columns[-1]), tuple(map(column_name, columns))
+    key = [name.lower() for name in json.loads(columns[-1].metadata().getString(MARK))["key"]]
+    partitions = int(shuffle.outputPartitioning().numPartitions())
+    # By the slot and other columns another question is asked.
+    asked = [spelled(name).lower() for name in names[:-1]]
+    if instances not in (0, partitions) and asked == key and not _is_another_matter(shuffle):
+        yield ShuffledAgain(names, names, partitions, instances)
+
+
+def _is_another_matter(plan: Any) -> bool:
+    """Whether what is below is to be cached first: then Spark knows where rows are, and may plan without the shuffle. Or it is
+    a union, whose parts may have slots of several mappings (`slots_united`)."""
+    while True:
+        kind = plan.getClass().getSimpleName()
+        if kind == "InMemoryTableScanExec":
+            return not plan.relation().cacheBuilder().isCachedColumnBuffersLoaded()
+        inputs = list(below(plan, kind))
+        if len(inputs) != 1:
+            return bool(kind == "UnionExec")
+        plan = inputs[0]
+
+
+def instances_of(slot: Any) -> int:
+    """How many instances the slots of a column, which is one, lead to; 0 if that is not known."""
+    return int(json.loads(slot.metadata().getString(MARK)).get("instances", 0))
 
 
 def below(plan: Any, kind: str) -> Iterator[Any]:

@@ -150,7 +150,7 @@ def _placed(df: DataFrame, mapping: Mapping, names: tuple[str, ...], slot: str |
         return kept.observed(rows, mapping.fitted_loads, instance)
 
     slotted = with_slot_of_window(df, [Span(mapping)], names, slot, window=None, observe=observed)
-    placed = marked(slotted, slot, names, mapping=mapping.identity, chosen=mapping.chosen)
+    placed = marked(slotted, slot, names, mapping=mapping)
     return placed.repartition(instances, *key_columns(names), quoted(slot))
 
 

@@ -32,7 +32,7 @@ _UNHASHED = {
 _REFERENCE = re.compile(r"Column<'([\w.`]+)'>")
 """How a column that is only named shows itself, on either kind of session."""
 _PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-_PART = re.compile(r"`((?:[^`]|``)+)`|([^`.]+)")
+_PART = re.compile(r"`((?:[^`]|``)*)`|([^`.]+)")
 _CHAR = "__CHAR_VARCHAR_TYPE_STRING"
 """Where Spark keeps that a column of strings is one of CHAR(n)."""
 
@@ -173,7 +173,7 @@ def name_parts(name: str) -> list[str]:
     """The parts of a name at its dots, without back-quotes; none if it is not written as Spark wants it."""
     parts, at = [], 0
     while match := _PART.match(name, at):
-        parts.append(match[1].replace("``", "`") if match[1] else match[2])
+        parts.append(match[2] if match[1] is None else match[1].replace("``", "`"))
         at = match.end()
         if at == len(name):
             return parts
@@ -211,13 +211,10 @@ def key_id(names: tuple[str, ...]) -> Column:
 def hashed(function: Literal["hash", "xxhash64"], names: Sequence[str]) -> Column:
     """One of Spark's hashes of columns, which are spelled as `key_names` spells them.
 
-    In SQL: every function of a column is some calls of the JVM, and a short job feels them.
+    In SQL: every function of a column is some calls of the JVM, and a short job feels them. But only of plain words: in SQL a
+    setting makes patterns of names in back-quotes, which match other columns too (`spark.sql.parser.quotedRegexColumnNames`),
+    and `${…}` is a variable.
     """
-    if any("${" in name for name in names):  # in SQL Spark would look for a variable to put there
+    if not all(map(_PLAIN.fullmatch, names)):
         return F.hash(*key_columns(names)) if function == "hash" else F.xxhash64(*key_columns(names))
-    return F.expr(f"{function}({', '.join(map(in_sql, names))})")
-
-
-def in_sql(name: str) -> str:
-    """A name that is spelled as `functions.col` reads it, as it is written in SQL, where plain words may be keywords."""
-    return ".".join(map(quoted, name_parts(name)))
+    return F.expr(f"{function}({', '.join(map(quoted, names))})")

@@ -24,12 +24,15 @@ def check_placement(df: DataFrame) -> tuple[ShuffledAgain | SlotsApart | SlotsUn
         result = placed.groupBy("user").applyInPandas(score, schema)      # the slot was forgotten
         evenly.check_placement(result)     # (ShuffledAgain(by=('user',), placed_by=('user', 'slot')),)
 
-    A join or cogroup by slots of two mappings, which misses rows, is named too (`SlotsApart`), and so is a union of rows that
-    two mappings have placed where it is grouped or joined by the slot: a key of both parts is in two groups there
-    (`SlotsUnited`). Each is also logged, as a warning, or as an error where results are wrong. Nothing is run: the plan is
-    made, as an action would make it. (What has been run is looked at without being asked, see `by_key`.) A shuffle by columns
-    that are not all of the key is not named (another question is asked there), nor is one of the results of groups that were
-    found where they are, nor one by a range or to one partition. Rows placed with `slot=None` have no slot that could be
+    A shuffle by key and slot to another number of partitions than the slots are for is named too: rows are as uneven there as
+    by Spark's hash. So is a join, a cogroup or a comparison (intersect, except, IN, EXISTS) by slots of two mappings, which
+    misses rows (`SlotsApart`), and a union of rows that two mappings have placed where it is grouped or joined by the slot: a
+    key of both parts is in two groups there (`SlotsUnited`). Each is also logged, as a warning, or as an error where results
+    are wrong. Nothing is run: the plan is made, as an action would make it. (What has been run is looked at without being
+    asked, see `by_key`.) A shuffle by columns that are not all of the key, or by more than key and slot, is not named (another
+    question is asked there), nor is one of the results of groups that were found where they are, nor one by a range or to one
+    partition. What was written to a table or a checkpoint has the mark of one mapping, whatever was in it: place rows again
+    that are read back. Rows placed with `slot=None` have no slot that could be
     forgotten. Needs a classic session. Of a streaming result its operators with state are judged, which must group by exactly
     the key and the slot (`stream_by_key` does that itself, and refuses).
     """
@@ -39,7 +42,7 @@ def check_placement(df: DataFrame) -> tuple[ShuffledAgain | SlotsApart | SlotsUn
         found: tuple[ShuffledAgain | SlotsApart | SlotsUnited, ...] = tuple(dict.fromkeys(_found_streaming(df)))
     else:
         plan = executed_plan(df)
-        found = (*shuffled_again(plan), *slots_apart(plan), *slots_united(df))
+        found = (*shuffled_again(plan), *slots_apart(df, plan), *slots_united(df))
     for it in found:
         _LOG.log(logging.WARNING if isinstance(it, ShuffledAgain) else logging.ERROR, "%s", it)
     return found

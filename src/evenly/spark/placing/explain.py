@@ -33,5 +33,5 @@ def explain(df: DataFrame) -> Explanation:
             "explain reads the plan of a batch: of a stream check_placement judges the stateful operators, before it starts"
         )
     plan = executed_plan(df)
-    again, apart = (tuple(map(str, found)) for found in (shuffled_again(plan), (*slots_apart(plan), *slots_united(df))))
+    again, apart = (tuple(map(str, found)) for found in (shuffled_again(plan), (*slots_apart(df, plan), *slots_united(df))))
     return Explanation(planned_shuffles(df, plan), again, apart)

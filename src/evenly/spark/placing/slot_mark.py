@@ -7,6 +7,7 @@ import json
 from pyspark.sql import DataFrame
 from pyspark.sql.types import DataType, StructType
 
+from evenly.keys.mapping import Mapping
 from evenly.spark.placing.own_columns import own_name
 
 MARK = "evenly.slot"
@@ -14,12 +15,13 @@ _PLAIN = own_name("slot")
 
 
 def marked(
-    df: DataFrame, slot: str, key: tuple[str, ...], window: str | None = None, mapping: str | None = None, chosen: str = ""
+    df: DataFrame, slot: str, key: tuple[str, ...], window: str | None = None, mapping: Mapping | None = None
 ) -> DataFrame:
-    """`df` with its slot column marked, so that plans over it can be read; `mapping` is the identity of the one it is of, and
-    `chosen` says why there are so many instances, if that was chosen."""
-    told = {"key": list(key), "window": window} | ({} if mapping is None else {"mapping": mapping})
-    told |= {"chosen": chosen} if chosen else {}
+    """`df` with its slot column marked, so that plans over it can be read; `mapping` is the one it is of."""
+    told: dict[str, object] = {"key": list(key), "window": window}
+    if mapping is not None:
+        told |= {"mapping": mapping.identity, "instances": mapping.instances}
+        told |= {"chosen": mapping.chosen} if mapping.chosen else {}
     mark = {MARK: json.dumps(told)}
     if "." not in slot and "`" not in slot:
         return df.withMetadata(slot, mark)

@@ -40,7 +40,7 @@ from evenly.spark.streaming.state_terms import StateTerms, TermsStore
 from evenly.spark.streaming.stream_by_key import stream_by_key
 from evenly.worker.results import Shape
 from evenly.worker.states.kept import SCHEMA as CHUNK
-from evenly.worker.states.layout import StateLayout, Timeout, as_written, in_zone
+from evenly.worker.states.layout import StateLayout, Timeout, as_written
 from evenly.worker.states.packing import PACKED, packing, unpacked
 from evenly.worker.states.processor import KeyStates
 
@@ -51,7 +51,6 @@ OutputMode = Literal["append", "update"]
 _BUCKETS_FOR_EACH, _MOST_BUCKETS = 16, 100_000
 _SLOT, _ID = "__evenly_slot", "__evenly_id"
 _TIME_MODES: dict[Timeout | None, str] = {None: "None", "processing": "ProcessingTime", "event": "EventTime"}
-_ZONE = "spark.sql.session.timeZone"
 _WATERMARK = "spark.watermarkDelayMs"
 """Where Spark keeps, in a column's metadata, that there is a watermark on it."""
 
@@ -204,8 +203,7 @@ def _layout(
     state = replace(state, schema=as_written(state.schema))
     return StateLayout(
         columns=arrow_schema(spark, StructType([StructField(it.name, it.dataType) for it in rows.schema.fields])),
-        # Spark tells schemas with UTC, and gives rows with the session's time zone.
-        sent=in_zone(arrow_schema(spark, StructType([*sent, StructField(_ID, IntegerType())])), str(spark.conf.get(_ZONE))),
+        sent=arrow_schema(spark, StructType([*sent, StructField(_ID, IntegerType())])),
         keys=tuple(places),
         key=as_written(arrow_schema(spark, key)),
         state=state,

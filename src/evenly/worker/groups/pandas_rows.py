@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import pandas as pd
 import pyarrow as pa
 
 from evenly.errors import InvalidResult
+from evenly.worker.zones import zone_of
 
 
 def to_pandas(table: pa.Table) -> pd.DataFrame:
@@ -67,7 +67,7 @@ class Conversion:
         try:
             if pa.types.is_timestamp(kind) and kind.tz is not None and pd.api.types.is_datetime64_dtype(values.dtype):
                 values = values.dt.tz_localize(self.zone, ambiguous=False)
-            elif (placed := _placed_in(kind, ZoneInfo(self.zone))) is not None:
+            elif (placed := _placed_in(kind, self.zone)) is not None:
                 values = values.map(placed, na_action="ignore")
             found = self._typed(values, kind)
         except (pa.ArrowException, TypeError, ValueError) as error:
@@ -88,7 +88,7 @@ class Conversion:
 _Place = Callable[[Any], Any]
 
 
-def _placed_in(kind: pa.DataType, zone: ZoneInfo) -> _Place | None:
+def _placed_in(kind: pa.DataType, zone: str) -> _Place | None:
     """What puts times without a zone inside structs, lists and maps into the session's zone; None if there are none."""
     if pa.types.is_struct(kind):
         fields = {field.name: placed for field in kind if (placed := _inside(field.type, zone)) is not None}
@@ -102,9 +102,10 @@ def _placed_in(kind: pa.DataType, zone: ZoneInfo) -> _Place | None:
     return None
 
 
-def _inside(kind: pa.DataType, zone: ZoneInfo) -> _Place | None:
+def _inside(kind: pa.DataType, zone: str) -> _Place | None:
     if pa.types.is_timestamp(kind) and kind.tz is not None:
-        return lambda value: value.replace(tzinfo=zone) if isinstance(value, datetime) and value.tzinfo is None else value
+        own = zone_of(zone)
+        return lambda value: value.replace(tzinfo=own) if isinstance(value, datetime) and value.tzinfo is None else value
     placed = _placed_in(kind, zone)
     return None if placed is None else lambda value: None if value is None else placed(value)
 
