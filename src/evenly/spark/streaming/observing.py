@@ -124,7 +124,7 @@ class Observation:
     """The observation of one run of a query, under one version of its mapping, for each of its placed DataFrames.
 
     What it adds to a progress event does not grow with the instances. So with several DataFrames, or many instances, the
-    heaviest are told and the rest as their mean: the rows of the 128 heaviest instances and the number of all rows are exact, so
+    heaviest are told and the rest as their mean: the rows of the 128 heaviest instances and the number of all rows are exact:
     λ is that of the rows. Of each side of a join it is 64 instances: with more than these λ may be told too low, where the
     busiest of both sides together is not among the 64 of each. Then come as many of the heaviest buckets and keys as there is
     room for. With 8 instances and one DataFrame these are all 512 buckets and 370 keys; from 128 instances on 540 buckets and
