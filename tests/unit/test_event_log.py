@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import json
 import struct
 import tracemalloc
@@ -57,6 +58,7 @@ PACKED = {
     "none": lambda content: content,
     "zstd": lambda content: pa.Codec("zstd").compress(content, asbytes=True),
     "gzip": lambda content: pa.Codec("gzip").compress(content, asbytes=True),
+    "bz2": lambda content: b"".join(bz2.compress(content[at : at + 9_000]) for at in range(0, len(content), 9_000)),
     "lz4": lz4,
     "snappy": snappy,
     "lzf": lzf,
@@ -127,6 +129,8 @@ def test_a_compacted_part_stands_for_those_before_it(tmp_path):
         (b'{"Event', "is not a Spark event log"),
         (b'{"name": "no event"}\n', "is not a Spark event log"),
         (b"\x89PNG\r\n\x1a\n\x00\x00", "is not a Spark event log"),
+        (b"PK\x03\x04" + b"\x00" * 26, "is a zip archive, as the history server hands out: unzip it"),
+        (b"\xfd7zXZ\x00" + b"\x00" * 26, "is packed with xz"),
         (b"LZ4Block" + b"\xff" * 13, "breaks off before its first event"),
         (PACKED["gzip"](LOG)[:40], "breaks off before its first event"),
         (b"LZ4Block" + struct.pack("<BIII", 0x26, 4, 100, 0) + b"abcd", "cannot be read"),
