@@ -289,7 +289,7 @@ def test_what_is_set_at_the_start_is_known_of_every_stage(tmp_path, on):
 
 @pytest.mark.parametrize(("partitions", "cause"), [(17, Cause.EVEN), (1, Cause.TOO_FEW)])
 def test_a_stage_that_spark_computes_in_part_has_no_task_too_few(tmp_path, partitions, cause):
-    """`take` and `show` compute the first partition, to see whether it has enough rows: one task of 17 is not the job's choice."""
+    """`take` and `show` compute the first partition, to see whether it has rows enough: one task of 17 is Spark's choice."""
     before, task = made.submitted(1, 1), made.task_end(1, 0, run_ms=20_000, cpu_ms=20_000, launch_ms=10)
     before["Stage Info"]["RDD Info"].insert(0, {"RDD ID": 9, "Name": "PythonRDD", "Number of Partitions": partitions})
     events = [*made.start(cores=16), before, task, made.completed(1, 1)]

@@ -91,7 +91,7 @@ def test_a_page_counts_what_rests_on_nothing_put_in_apart():
         in (plainly)
     )
     assert (
-        "1 numbers lost from the text of the paper and recovered (1 agree) and 1 bars or algorithms of our own (0 agree)"
+        "numbers lost from the text of the paper and recovered (1 of 1 agree) and bars or algorithms of our own (0 of 1 agree)"
         in plainly
     )
     assert "What each part does" in page

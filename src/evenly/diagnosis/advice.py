@@ -33,9 +33,11 @@ def scans_files(stage: PastStage) -> bool:
 
 
 def with_tasks(stage: PastStage, tasks: int) -> Advice | None:
-    """How the stage gets another number of tasks, or None where that cannot be asked for."""
-    if stage.work.part:
-        return None  # Spark decides how many of its partitions it computes
+    """How the stage gets another number of tasks, or None where that cannot be asked for: Spark may compute a part only."""
+    return None if stage.work.part else _where_decided(stage, tasks)
+
+
+def _where_decided(stage: PastStage, tasks: int) -> Advice | None:
     if stage.exchange is not None:
         return _of_shuffle(stage, tasks)
     if stage.work.python and stage.operators:

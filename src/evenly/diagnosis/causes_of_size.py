@@ -90,7 +90,7 @@ def _ends_with_the_last(stage: PastStage) -> float:
 
 
 def last_round(stage: PastStage) -> Finding | None:
-    """What is said of such a stage. Where others had slots meanwhile, or Spark chose the number, none can be told that would fit."""
+    """What is said of such a stage: nothing where others had slots meanwhile, or Spark chose the number of tasks."""
     tasks, slots = stage.instances, stage.slots
     if stage.others_busy >= 0.5 or stage.work.part:
         return None

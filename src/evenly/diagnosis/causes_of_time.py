@@ -204,7 +204,7 @@ def _waiting(stage: PastStage, limits: Thresholds) -> Finding | None:
 def _slower_here(stage: PastStage, limits: Thresholds) -> Finding | None:
     """Nearly every task of one executor slower a row than nearly every one elsewhere: the machine, in this stage.
 
-    Where tasks had other rows, too, it must be slower by so much that this is why the longest task took longer.
+    By so much that this is why the longest task took longer, and by more where tasks had other rows, too.
     """
     tasks = stage.tasks
     equal = max(stage.rows_imbalance_pct, stage.bytes_imbalance_pct) < limits.uneven_rows_pct
@@ -219,7 +219,7 @@ def _slower_here(stage: PastStage, limits: Thresholds) -> Finding | None:
     slower = float(np.searchsorted(np.sort(others), its).sum()) / (its.size * others.size)
     if times < (_LEAST_APART if equal else limits.slower) or slower < _APART:
         return None
-    if not equal and (suspect != tasks.executor[stage.deciding] or _by_machine(stage, times) < limits.explained):
+    if suspect != tasks.executor[stage.deciding] or _by_machine(stage, times) < limits.explained:
         return None
     alike = ", with about the same rows" if equal else ""
     why = (

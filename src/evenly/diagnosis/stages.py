@@ -87,8 +87,8 @@ class Work:
     and `files_bytes` are how many files it scans and their size, where the log says so (else 0); `reads_shuffle` says that it
     reads a shuffle of a query, also where there is no plan to describe that, and `groups_rdds` one of a job without a query,
     whose own partitioner puts rows where they are. `part` says that only some of its partitions were computed: the first ones
-    for a few rows (`take`, `show`), or those that had been lost; `file_rdd` that it reads files as Spark's queries do, also where
-    it belongs to none.
+    for a few rows (`take`, `show`), or those that had been lost; `file_rdd` that it reads files as Spark's queries do, also
+    where it belongs to none.
     """
 
     operators: tuple[str, ...] = ()
