@@ -144,7 +144,20 @@ def test_what_is_no_event_log_is_refused_by_its_path(tmp_path, content, said):
     assert str(path) in str(refused.value)
 
 
+def test_lines_that_have_run_into_each_other_are_counted_and_not_taken_for_an_application_that_still_runs(tmp_path):
+    with pytest.raises(EmptyStream, match=r"1 of its lines could not be read\. Copy it again"):
+        read_application(open_event_log(written(tmp_path, LOG.replace(b"\n", b""))))
+    lines = [b'{"Event":"SparkListenerBlockUpdated"}' + LOG.splitlines(keepends=True)[0], *LOG.splitlines(keepends=True)[1:]]
+    assert read_application(open_event_log(written(tmp_path, b"".join(lines)))).skipped_lines == 1
+
+
+def test_a_copy_with_the_mark_that_windows_sets_is_read(tmp_path):
+    assert read_application(open_event_log(written(tmp_path, b"\xef\xbb\xbf" + LOG))).finished == 1
+
+
 def test_a_path_that_is_not_there_or_elsewhere_is_refused(tmp_path):
+    with pytest.raises(DamagedData, match="an empty path was given"):
+        open_event_log("")
     with pytest.raises(DamagedData, match=r"nowhere is neither a file nor a folder"):
         open_event_log(tmp_path / "nowhere")
     with pytest.raises(DamagedData, match="copy the event log here first"):

@@ -12,7 +12,7 @@ from evenly.kernels.types import I64
 
 _SURELY_WAITED = 0.7
 """This part of the longest task's excess without cpu time: it did not compute, it waited."""
-_COSTLIER = 1.25
+_COSTLIER = 1.15
 """So many times as long a row as others the longest task must have taken, for its rows to be what cost more."""
 _WARM_MS = 5_000
 """After so long with tasks an executor has loaded and compiled its code."""
