@@ -43,7 +43,7 @@ SMALLEST = 9.2
 """The smallest letters of a panel on a page, in its own units."""
 _NARROW_INCHES, _WIDE_INCHES, _HIGH_INCHES, _LINE_INCHES = 3.9, 6.2, 2.9, 0.19
 _LETTERS_PER_INCH, _HANDLE_LETTERS = 13.5, 7
-_BESIDE_INCHES, _TITLE = 0.8, 0.86
+_BESIDE_INCHES, _TITLE = 1.1, 0.86
 """What stands left of an axis, and how many letters of a title fit where one of a label does."""
 _SAME_PART = 0.012
 """Lines nearer than this part of the axis hide each other."""
