@@ -64,18 +64,19 @@ def check_columns(path: Path, names: Sequence[str]) -> None:
         raise EmptyStream(f"{path} has no files in it: give the path of Parquet or CSV data")
     kind = data_kind(path)
     file = next((one for one in files if f".{kind}" in one.name.lower()), files[0])
-    if file.name.lower().endswith((".csv", ".json")):
-        _check_text(file)
+    known: Sequence[str] = ()
     try:
         if kind == "parquet":
             known = pq.read_schema(file).names
         elif kind == "csv":
             known = csv_headings(file)
-        else:
-            return
+        if file.name.lower().endswith((".csv", ".json")):
+            _check_text(file)
     except (pa.ArrowException, OSError) as error:
         heading = " with a line of headings" if kind == "csv" else ""
         raise DamagedData(f"{file} is not a {kind} file{heading}, or is damaged: {str(error).splitlines()[0]}") from error
+    if kind not in ("parquet", "csv"):
+        return
     folders = [part.partition("=")[0] for part in file.relative_to(path).parts[:-1] if "=" in part]
     present = {name.lower() for name in (*known, *folders)}
     for name in names:

@@ -211,6 +211,11 @@ def _draw(panels: Sequence[Panel], columns: int) -> Canvas:
     return canvas
 
 
+def _minor(value: float, _: int) -> str:
+    """Between powers of ten: only 2, 3 and 5 times one, so that names do not meet."""
+    return plain(value) if f"{value:e}"[0] in "235" and f"{value:.6e}"[2:8] == "000000" else ""
+
+
 def _in_lines(text: str, letters: int) -> str:
     return "\n".join(textwrap.wrap(text, max(letters, 1))) or text
 
@@ -309,6 +314,7 @@ def _draw_axes(place: Any, panel: Curves) -> None:
         place.xaxis.set_major_formatter(FuncFormatter(_tick))
     if panel.log_y:
         place.set_yscale("log")
+        place.yaxis.set_minor_formatter(FuncFormatter(_minor))
     elif all(y >= 0.0 for curve in panel.curves for y in curve.y):
         place.set_ylim(bottom=0.0)
     place.yaxis.set_major_formatter(FuncFormatter(_tick))
