@@ -15,6 +15,10 @@ SIZES = """(() => {
         text => parseFloat(getComputedStyle(text).fontSize) * scale(text.getScreenCTM()))
     return [document.documentElement.scrollWidth, Math.min(...letters, 99)]
 })()"""
+CUT = """[...document.querySelectorAll("svg text")].filter(text => {
+    const [its, whole] = [text, text.closest("svg")].map(one => one.getBoundingClientRect())
+    return its.left < whole.left - 2 || its.right > whole.right + 2 || its.bottom > whole.bottom + 2
+}).map(text => text.textContent)"""
 NAMES = (
     *("simulate keys", "simulate shuffle", "diagnose log", "diagnose keys", "diagnose checkpoint", "plan", "run", "demo"),
     *("paper figures", "paper model-driven", "paper all"),
@@ -31,6 +35,7 @@ def test_a_page_fits_asks_for_nothing_and_complains_of_nothing(browser, pages, t
                 wide, letters_px = page.value(SIZES)
                 assert wide <= width, (width, wide)
                 assert letters_px >= LEAST_PX, (width, letters_px)
+                assert page.value(CUT) == [], "a picture ends within its words"
             pixels = page.picture(tmp_path / "page.png")
             assert painted(pixels, getattr(PALETTE["ground"], scheme)) > pixels.shape[0] * pixels.shape[1] // 3
             assert page.errors() == []

@@ -21,7 +21,7 @@ from evenly.errors import DamagedData, EmptyStream, InvalidCheckpoint, InvalidPa
 from evenly.keys.carried import Carried
 from evenly.keys.dkg import DKG
 from evenly.keys.mapping import Mapping
-from evenly.spark.diagnosis import read_source
+from evenly.spark.diagnosis import diagnose_source, read_source
 from evenly.streams import zipf
 
 SLOTS = 8
@@ -209,6 +209,45 @@ def test_no_rows_and_no_table_are_told(spark, skewed):
         read_source(spark, "no_such_table")
     skewed.createOrReplaceTempView("orders")
     assert read_source(spark, "orders").columns == ["user", "shop"]
+
+
+ODD = {
+    "lines.csv": (b'user,n\n"a\nb",1\n"a\nb",2\nc,3\n', {"a\nb": 2, "c": 1}),
+    "quotes.csv": (b'user,n\n"a ""x"", b",1\n"a ""x"", b",2\nc,3\n', {'a "x", b': 2, "c": 1}),
+    "list.json": (b'[{"user": "a"},\n{"user": "b"}]', {"a": 1, "b": 1}),
+    "lines.json": (b'{"user": "a"}\n{"user": null}\n{"n": 1}\n', {"a": 1, "null": 2}),
+    "g[1]{a,b}*.csv": (b"user\na\n", {"a": 1}),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_the_keys_of_a_file_are_those_that_are_in_it(spark, tmp_path, name):
+    content, rows = ODD[name]
+    (tmp_path / name).write_bytes(content)
+    (tmp_path / "g1a_other.csv").write_bytes(b"user\nother\n")
+    read = {"instances": [2], "heaviest": 9, "progress": str}
+    found = diagnose_source(spark, str(tmp_path / name), key="user", **read)
+    assert {one.key: one.rows for one in found.heaviest} == rows
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("cut.json", b'{"user": "a"}\n{"user": "b"\n{"user": "c"}\n', "cannot be read"),
+        ("latin.csv", "user\nhé\nhè\n".encode("latin1"), r"is not UTF-8 at byte 6: convert it first \(iconv"),
+        ("mixed/z.parquet", b"user\nb\n" * 9, "cannot be read"),
+    ],
+)
+def test_a_file_that_spark_reads_in_part_is_refused_in_a_sentence(spark, tmp_path, name, content, said):
+    where = tmp_path / name
+    if where.parent != tmp_path:
+        spark.range(2).selectExpr("'a' as user").coalesce(1).write.parquet(str(where.parent))
+    where.write_bytes(content)
+    with pytest.raises(DamagedData, match=said) as refused:
+        diagnose_source(
+            spark, str(where.parent if where.parent != tmp_path else where), key="user", instances=[2], heaviest=9, progress=str
+        )
+    assert "\n" not in str(refused.value)
 
 
 @pytest.fixture(scope="module")

@@ -285,3 +285,42 @@ def test_what_is_set_at_the_start_is_known_of_every_stage(tmp_path, on):
     found = read_application(open_event_log(written(tmp_path, made.text(events))))
     assert found.stages[0].speculates is (on == "true")
     assert (found.stages[0].given_back, found.stages[0].cluster_slots) == (8 if on == "true" else 0, 4)
+
+
+@pytest.mark.parametrize(("partitions", "cause"), [(17, Cause.EVEN), (1, Cause.TOO_FEW)])
+def test_a_stage_that_spark_computes_in_part_has_no_task_too_few(tmp_path, partitions, cause):
+    """`take` and `show` compute the first partition, to see whether it has rows enough: one task of 17 is Spark's choice."""
+    before, task = made.submitted(1, 1), made.task_end(1, 0, run_ms=20_000, cpu_ms=20_000, launch_ms=10)
+    before["Stage Info"]["RDD Info"].insert(0, {"RDD ID": 9, "Name": "PythonRDD", "Number of Partitions": partitions})
+    events = [*made.start(cores=16), before, task, made.completed(1, 1)]
+    found = read_application(open_event_log(written(tmp_path, made.text(events))))
+    assert found.stages[0].work.part is (partitions == 17)
+    assert diagnose_stage(found.stages[0]).cause is cause
+
+
+def test_of_a_stage_that_is_computed_in_part_no_other_number_of_tasks_is_advised():
+    run = [10_000] * 17
+    assert diagnose_stage(stage(run, slots=16, exchange=None, operators=())).cause is Cause.ROUNDS
+    assert diagnose_stage(stage(run, slots=16, exchange=None, operators=(), work={"part": True})).cause is Cause.EVEN
+
+
+def test_what_the_driver_took_to_fetch_a_result_is_not_the_start_of_an_executor(tmp_path):
+    """Four first tasks of a second; the driver fetches their large results one after the other, for five seconds each."""
+    tasks = [made.task_end(1, i, run_ms=1_000, overhead_ms=5_000 * (i + 1), launch_ms=10) for i in range(4)]
+    events = [*made.start(), made.submitted(1, 4), *tasks, made.completed(1, 4)]
+    untold = read_application(open_event_log(written(tmp_path, made.text(events), "untold")))
+    assert diagnose_stage(untold.stages[0]).cause is Cause.COLD
+    for task in tasks:
+        task["Task Info"]["Getting Result Time"] = 1_040
+    found = read_application(open_event_log(written(tmp_path, made.text(events))))
+    assert found.stages[0].seconds == 21.0
+    assert found.stages[0].tasks.start_ms.tolist() == [30] * 4
+    assert diagnose_stage(found.stages[0]).cause is Cause.EVEN
+
+
+def test_rows_are_not_the_reason_where_tasks_with_as_many_took_no_longer_than_others():
+    """Six tasks of 1,200 rows and two of none: one of the six took three times as long as the five others."""
+    rows, run = [1_200] * 6 + [0] * 2, [30_000, *[10_000] * 5, 1_000, 1_000]
+    found = diagnose_stage(stage(run, rows, cpu_ms=run, work=SCAN, **FILES))
+    assert found.cause is Cause.COST
+    assert diagnose_stage(stage([11_000, *run[1:]], rows, cpu_ms=run, work=SCAN, **FILES)).cause is not Cause.COST

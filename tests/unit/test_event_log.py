@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import json
 import struct
 import tracemalloc
@@ -57,6 +58,7 @@ PACKED = {
     "none": lambda content: content,
     "zstd": lambda content: pa.Codec("zstd").compress(content, asbytes=True),
     "gzip": lambda content: pa.Codec("gzip").compress(content, asbytes=True),
+    "bz2": lambda content: b"".join(bz2.compress(content[at : at + 9_000]) for at in range(0, len(content), 9_000)),
     "lz4": lz4,
     "snappy": snappy,
     "lzf": lzf,
@@ -127,6 +129,8 @@ def test_a_compacted_part_stands_for_those_before_it(tmp_path):
         (b'{"Event', "is not a Spark event log"),
         (b'{"name": "no event"}\n', "is not a Spark event log"),
         (b"\x89PNG\r\n\x1a\n\x00\x00", "is not a Spark event log"),
+        (b"PK\x03\x04" + b"\x00" * 26, "is a zip archive, as the history server hands out: unzip it"),
+        (b"\xfd7zXZ\x00" + b"\x00" * 26, "is packed with xz"),
         (b"LZ4Block" + b"\xff" * 13, "breaks off before its first event"),
         (PACKED["gzip"](LOG)[:40], "breaks off before its first event"),
         (b"LZ4Block" + struct.pack("<BIII", 0x26, 4, 100, 0) + b"abcd", "cannot be read"),
@@ -140,7 +144,20 @@ def test_what_is_no_event_log_is_refused_by_its_path(tmp_path, content, said):
     assert str(path) in str(refused.value)
 
 
+def test_lines_that_have_run_into_each_other_are_counted_and_not_taken_for_an_application_that_still_runs(tmp_path):
+    with pytest.raises(EmptyStream, match=r"1 of its lines could not be read\. Copy it again"):
+        read_application(open_event_log(written(tmp_path, LOG.replace(b"\n", b""))))
+    lines = [b'{"Event":"SparkListenerBlockUpdated"}' + LOG.splitlines(keepends=True)[0], *LOG.splitlines(keepends=True)[1:]]
+    assert read_application(open_event_log(written(tmp_path, b"".join(lines)))).skipped_lines == 1
+
+
+def test_a_copy_with_the_mark_that_windows_sets_is_read(tmp_path):
+    assert read_application(open_event_log(written(tmp_path, b"\xef\xbb\xbf" + LOG))).finished == 1
+
+
 def test_a_path_that_is_not_there_or_elsewhere_is_refused(tmp_path):
+    with pytest.raises(DamagedData, match="an empty path was given"):
+        open_event_log("")
     with pytest.raises(DamagedData, match=r"nowhere is neither a file nor a folder"):
         open_event_log(tmp_path / "nowhere")
     with pytest.raises(DamagedData, match="copy the event log here first"):

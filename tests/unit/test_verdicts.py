@@ -66,3 +66,10 @@ def test_a_sentence_that_chance_may_have_decided_is_undecided():
 def test_what_is_not_rerun_says_so():
     told = not_rerun("s", published=2.0, why="no cluster").row()
     assert (told["verdict"], told["why"], told["basis"]) == ("not rerun", "no cluster", "independent")
+
+
+def test_what_differs_by_rounding_alone_is_no_power_of_ten():
+    assert "differs by 0 %" in number("a", 1, published=100.0, measured=100.0 + 2e-14, within_pct=1.0).why
+    far = number("a", 1, published=1.0, measured=2_000.0, within_pct=1.0, standard_error=1_000.0)
+    assert "differs by 200,000 %" in far.why
+    assert "e+" not in far.why

@@ -156,9 +156,9 @@ def _spark(total: int) -> Iterator[tuple[Any, Callable[[str], None]]]:
 
 def _diagnose_keys(source: str, names: list[str], counts: list[int], heaviest: int) -> KeysDiagnosis:
     with _spark(2 + 2 * len(counts)) as (spark, step):
-        from evenly.spark.diagnosis import diagnose_keys, read_source  # noqa: PLC0415
+        from evenly.spark.diagnosis import diagnose_source  # noqa: PLC0415
 
-        return diagnose_keys(read_source(spark, source), key=names, instances=counts, heaviest=heaviest, progress=step)
+        return diagnose_source(spark, source, key=names, instances=counts, heaviest=heaviest, progress=step)
 
 
 def _diagnose_checkpoint(path: str) -> CheckpointDiagnosis:

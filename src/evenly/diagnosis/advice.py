@@ -27,20 +27,25 @@ def runs(stage: PastStage, *operators: str) -> bool:
 
 
 def scans_files(stage: PastStage) -> bool:
-    """Whether its rows come from files."""
-    return bool(_FILES.match(stage.work.scan)) and stage.exchange is None
+    """Whether its rows come from files, by its plan, or where it has none by the RDD that reads them for Spark's queries."""
+    planned = bool(_FILES.match(stage.work.scan)) and stage.exchange is None
+    return planned or (stage.work.file_rdd and not stage.work.python and not stage.work.reads_shuffle and not stage.operators)
 
 
 def with_tasks(stage: PastStage, tasks: int) -> Advice | None:
-    """How the stage gets another number of tasks, or None where that cannot be asked for."""
+    """How the stage gets another number of tasks, or None where that cannot be asked for: Spark may compute a part only."""
+    return None if stage.work.part else _where_decided(stage, tasks)
+
+
+def _where_decided(stage: PastStage, tasks: int) -> Advice | None:
     if stage.exchange is not None:
         return _of_shuffle(stage, tasks)
     if stage.work.python and stage.operators:
         return Advice(f"{tasks} tasks: spread the rows before the function", f"df.repartition({tasks})")
+    if scans_files(stage) and not stage.work.reads_shuffle:
+        return _of_files(stage, tasks)
     if stage.work.reads_shuffle or (stage.query is None and not stage.operators):
         return _without_plan(stage, tasks)
-    if scans_files(stage):
-        return _of_files(stage, tasks)
     if "JDBCRelation" in stage.work.scan:
         remedy = f"{tasks} parts: give the JDBC source numPartitions={tasks} with partitionColumn, lowerBound and upperBound"
         return Advice(remedy)

@@ -16,7 +16,7 @@ from evenly.diagnosis.executors import Executors
 from evenly.diagnosis.own_jobs import own_job
 from evenly.diagnosis.past import Application, OwnJobs, Unfinished
 from evenly.diagnosis.plans import QueryPlan
-from evenly.diagnosis.running import RunningStage, moment_ms
+from evenly.diagnosis.running import RunningStage, is_part, moment_ms
 from evenly.diagnosis.savings import in_turn_ms
 from evenly.diagnosis.stages import PastStage, Work
 from evenly.errors import EmptyStream
@@ -153,7 +153,7 @@ class _Reader:
             return
         self.application.finished += 1
         if not running.known:
-            running = replace(running, name=str(info.get("Stage Name", "")), tasks=tasks)
+            running = replace(running, name=str(info.get("Stage Name", "")), tasks=tasks, part=is_part(info))
         if len(running.done) < tasks:
             self.partial.append(
                 f"of stage {key[0]} ({running.name}) the log has {len(running.done)} of {tasks} tasks: not judged"
@@ -184,7 +184,13 @@ class _Reader:
         tasks, schedule = running.finished_tasks(), running.schedule()
         begin, end = int(schedule.launch_ms.min()), int(schedule.finish_ms.max())
         work = Work(rdds=running.rdds) if plan is None else plan.work_of(numbers, running.rdds)
-        work = replace(work, reads_shuffle=running.reads_shuffle, groups_rdds=running.groups_rdds)
+        work = replace(
+            work,
+            reads_shuffle=running.reads_shuffle,
+            groups_rdds=running.groups_rdds,
+            part=running.part,
+            file_rdd=running.file_rdd,
+        )
         rows = int(tasks.rows.sum() + tasks.rows_out.sum())
         return PastStage(
             stage=key[0],

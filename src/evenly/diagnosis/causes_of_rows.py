@@ -27,8 +27,13 @@ from evenly.measures.load import imbalance_pct
 _COGROUP = re.compile(r"CoGroup")
 _LEAST_TASKS = 20
 """So many tasks make a line."""
+_AS_MUCH = 0.95
+"""So much of what the longest task read is as much."""
+_LIKE_ANY = 0.25
+"""A task that exceeds the mean by less than this part of what the longest one does took as long as any."""
 _MOST = 10
 """One task with so many times the least mean tells enough by itself: all others may be empty."""
+_NEARLY_ALL = 0.9
 _LESS_THAN_SURE = 0.79
 _LEAST_PIECE = 8 * MIB
 """Pieces of files that are smaller cut nothing: what is read at once (a row group) is larger."""
@@ -56,12 +61,18 @@ def uneven_reading(stage: PastStage, limits: Thresholds) -> Measured | None:
     """What the tasks read, if that is uneven and explains why the longest took longer than the mean."""
     tasks = stage.tasks
     for values, unit, least in ((tasks.rows, "rows", limits.least_rows), (tasks.bytes, "bytes", float(MIB) / 16)):
-        tells = max(float(values.mean()), float(values.max()) / _MOST) >= least
+        alone = _all_in_one(stage, values)
+        tells = alone or max(float(values.mean()), float(values.max()) / _MOST) >= least
         if tells and imbalance_pct(values) >= limits.uneven_rows_pct:
             explained = max(explained_by_reading(stage, values), _explained_by_all(stage, values, limits))
-            if explained >= limits.explained:
-                return Measured(values, unit, explained)
+            if explained >= limits.explained and not _denied(stage, values):
+                return Measured(values, unit, min(explained, _LESS_THAN_SURE) if alone else explained)
     return None
+
+
+def _all_in_one(stage: PastStage, values: I64) -> bool:
+    """Whether the longest task read nearly everything, and most others nothing: that tells, however little it was."""
+    return float(np.median(values)) == 0.0 and int(values[stage.deciding]) >= _NEARLY_ALL * int(values.sum()) > 0.0
 
 
 def explained_by_reading(stage: PastStage, values: I64) -> float:
@@ -90,6 +101,15 @@ def _explained_by_all(stage: PastStage, values: I64, limits: Thresholds) -> floa
     slope = related * float(y.std() / x.std())
     excess = float(work[longest] - work.mean())
     return min(_LESS_THAN_SURE, slope * float(values[longest] - values.mean()) / excess) if excess > 0.0 else 0.0
+
+
+def _denied(stage: PastStage, values: I64) -> bool:
+    """Whether tasks that read as much were done like any other: then what the longest read is not what it took longer for."""
+    work, longest = stage.tasks.work_ms, stage.deciding
+    alike = values >= _AS_MUCH * values[longest]
+    alike[longest] = False
+    excess = float(work[longest] - work.mean())
+    return bool(alike.any()) and float(np.median(work[alike])) - float(work.mean()) < _LIKE_ANY * excess
 
 
 def by_reading(stage: PastStage, read: Measured, limits: Thresholds) -> Finding:
@@ -123,10 +143,10 @@ def _input_advice(stage: PastStage, exchange: Exchange | None) -> Advice:
             "partitions: more partitions, or a partitioner that weighs its keys or ranges; where one key is too many, parts of "
             "it that are merged afterwards. Repartition would take rows of a key apart"
         )
-    if stage.query is None and not stage.operators:
-        return Advice("the partitions are uneven: spread the rows before the function", f"rdd.repartition({slots})")
     if scans_files(stage):
         return _file_advice(stage, slots)
+    if stage.query is None and not stage.operators:
+        return Advice("the partitions are uneven: spread the rows before the function", f"rdd.repartition({slots})")
     return Advice("the rows are uneven where they are made: spread them there, before this stage")
 
 

@@ -6,25 +6,28 @@ import math
 
 import numpy as np
 
-from evenly.diagnosis.advice import scans_files, with_tasks
+from evenly.diagnosis.advice import MIB, scans_files, with_tasks
 from evenly.diagnosis.findings import Cause, Confidence, Finding, Thresholds
 from evenly.diagnosis.savings import in_turn_ms, rounds_lost_ms
 from evenly.diagnosis.stages import PastStage
 
 _ANYWHERE = 3
 """How far from its rows a task can run."""
+_MOST_BYTES = 128 * MIB
+"""Fewer tasks may not have more than this each: what they save in starts they would lose in memory."""
 NO_REMEDY = "nothing that Spark lets be changed: the number of tasks follows from the input here"
 
 
 def too_few(stage: PastStage, limits: Thresholds) -> Finding | None:
-    """Slots that stood idle while few tasks worked. A total or a limit is one task by its nature, and not told.
+    """Slots that stood idle while few tasks worked. A total or a limit is few tasks by its nature, and not told.
 
     Work is cpu time where the log has it, else run time: a task that waits, or loads classes, does not get shorter by halves.
     """
     free = math.floor(max(stage.cluster_slots, stage.given_back) - stage.others_busy)
     tasks = stage.tasks
     native = stage.work.cpu_tells and int(tasks.cpu_ms.sum()) > 0
-    work = np.minimum(tasks.cpu_ms, tasks.work_ms) if native else tasks.work_ms
+    known = bool(tasks.cpu_ms.any())
+    work = np.minimum(tasks.cpu_ms, tasks.work_ms) if native else np.maximum(tasks.work_ms - tasks.fetch_wait_ms, 0)
     wanted = min(free, int(float(work.sum()) / 1000.0 / limits.least_task_s))
     if wanted < 2 or stage.instances > limits.few_tasks * wanted or stage.work.limited:
         return None
@@ -35,6 +38,9 @@ def too_few(stage: PastStage, limits: Thresholds) -> Finding | None:
     saved = max(0.0, now - float(work.sum()) / wanted) / 1000.0
     why = f"{stage.instances} {'task' if stage.instances == 1 else 'tasks'} on {free} slots that were free"
     confidence = Confidence.LIKELY
+    if not known:
+        why += ", if what they took was work: the log has no cpu time"
+        confidence = Confidence.GUESS
     if stage.given_back > stage.cluster_slots:
         why += ", or had been there before and were given back for want of tasks (dynamic allocation)"
         confidence = Confidence.GUESS
@@ -43,12 +49,16 @@ def too_few(stage: PastStage, limits: Thresholds) -> Finding | None:
 
 
 def too_many(stage: PastStage, limits: Thresholds) -> Finding | None:
-    """Tasks so small that starting them costs more than a part of their work."""
+    """Tasks so small that starting them costs more than a part of their work.
+
+    What a task more costs is what the median one took to start: a few that took long had another reason than their number.
+    """
     slots = stage.slots
-    held_s = float((stage.schedule.finish_ms - stage.schedule.launch_ms).sum()) / 1000.0
-    wanted = 2 * max(slots, stage.cluster_slots)
+    wanted = max(2 * max(slots, stage.cluster_slots), math.ceil(int(stage.tasks.bytes.sum()) / _MOST_BYTES))
     settled = ~stage.tasks.first
-    overhead_s = float(stage.tasks.start_ms[settled].sum()) / 1000.0
+    start_ms = float(np.median(stage.tasks.start_ms[settled])) if settled.any() else 0.0
+    overhead_s = start_ms * int(settled.sum()) / 1000.0
+    held_s = overhead_s + float(stage.tasks.work_ms.sum()) / 1000.0
     if stage.instances <= 2 * wanted or held_s <= 0.0 or overhead_s / held_s < limits.overhead:
         return None
     advice = with_tasks(stage, wanted)
@@ -80,9 +90,9 @@ def _ends_with_the_last(stage: PastStage) -> float:
 
 
 def last_round(stage: PastStage) -> Finding | None:
-    """What is said of such a stage. Where others had slots meanwhile no number of tasks would fit, and nothing is said."""
+    """What is said of such a stage: nothing where others had slots meanwhile, or Spark chose the number of tasks."""
     tasks, slots = stage.instances, stage.slots
-    if stage.others_busy >= 0.5:
+    if stage.others_busy >= 0.5 or stage.work.part:
         return None
     rounds, over = divmod(tasks, slots)
     wanted = rounds * slots

@@ -10,8 +10,10 @@ from evenly.diagnosis.findings import Advice, Cause, Confidence, Finding, Thresh
 from evenly.diagnosis.stages import PastStage, Tasks
 from evenly.kernels.types import I64
 
-_CPU_EXPLAINS = 0.3
-"""Less than this part of the longest task's excess in cpu time: it did not compute, it waited."""
+_SURELY_WAITED = 0.7
+"""This part of the longest task's excess without cpu time: it did not compute, it waited."""
+_COSTLIER = 1.15
+"""So many times as long a row as others the longest task must have taken, for its rows to be what cost more."""
 _WARM_MS = 5_000
 """After so long with tasks an executor has loaded and compiled its code."""
 _APART = 0.85
@@ -31,8 +33,8 @@ def explained_by(stage: PastStage, part: I64) -> float:
     return float(part[longest] - part.mean()) / excess if excess > 0.0 else 0.0
 
 
-def by_time(stage: PastStage, limits: Thresholds) -> Finding:
-    """What made the longest task longer than the mean, where what it read does not."""
+def by_time(stage: PastStage, limits: Thresholds) -> Finding | None:
+    """What made the longest task longer than the mean, where what it read does not; None if nothing in the log tells."""
     for cause, part, remedy in (
         (
             Cause.GC,
@@ -50,7 +52,7 @@ def by_time(stage: PastStage, limits: Thresholds) -> Finding:
         or _slow_executor(stage, limits)
         or _cold_executor(stage, limits)
         or _spill(stage, limits)
-        or _waiting(stage)
+        or _waiting(stage, limits)
         or _slower_here(stage, limits)
         or _by_cost(stage, limits)
     )
@@ -87,6 +89,18 @@ def _not_kept(stage: PastStage, limits: Thresholds) -> Finding | None:
     return Finding(stage, Cause.CACHE, stage.saved_s, why, remedy)
 
 
+def _a_row(stage: PastStage) -> str:
+    """What times are compared by: see `Tasks.pace_ms`."""
+    return "a row " if int(stage.tasks.rows.min()) > 0 else ""
+
+
+def _by_machine(stage: PastStage, times: float) -> float:
+    """How much of what the longest task took beyond the mean a machine explains on which all takes so many times as long."""
+    work = stage.tasks.work_ms
+    excess = float(work[stage.deciding] - work.mean())
+    return float(work[stage.deciding]) * (1.0 - 1.0 / times) / excess if excess > 0.0 else 0.0
+
+
 def _slow_executor(stage: PastStage, limits: Thresholds) -> Finding | None:
     """An executor that was slow in several stages, this one among them: in one stage alone its rows may be the reason.
 
@@ -99,10 +113,12 @@ def _slow_executor(stage: PastStage, limits: Thresholds) -> Finding | None:
     pace, its = stage.tasks.pace_ms[alike], stage.tasks.executor[alike] == suspect
     others = float(np.median(pace[~its])) if (~its).any() else 0.0
     times = float(np.median(pace[its])) / others if others > 0.0 else 0.0
-    if times < limits.slower:
+    if times < limits.slower or _by_machine(stage, times) < limits.explained:
         return None
-    rows = "a row " if int(stage.tasks.rows.min()) > 0 else ""
-    why = f"tasks on {_at(stage, suspect)} took {times:.1f} times as long {rows}as tasks elsewhere, here and in other stages"
+    why = (
+        f"tasks on {_at(stage, suspect)} took {times:.1f} times as long {_a_row(stage)}as tasks elsewhere, here and in other "
+        "stages"
+    )
     remedy = f"look at the host of executor {suspect}; {_copies(stage)}"
     return Finding(stage, Cause.EXECUTOR, stage.saved_s, why, remedy)
 
@@ -126,8 +142,8 @@ def _cold_executor(stage: PastStage, limits: Thresholds) -> Finding | None:
         return None
     suspect = str(tasks.executor[longest])
     why = (
-        f"{stage.decider} was the first on {_at(stage, suspect)} and took {times:.1f} times as long as those on executors "
-        "that had run before"
+        f"{stage.decider} was the first on {_at(stage, suspect)} and took {times:.1f} times as long {_a_row(stage)}as those "
+        "on executors that had run before"
     )
     remedy = "the rows are not the reason: an executor's first tasks load and compile code. There is nothing to balance"
     return Finding(stage, Cause.COLD, stage.saved_s, why, remedy)
@@ -164,13 +180,13 @@ def _spill(stage: PastStage, limits: Thresholds) -> Finding | None:
     return Finding(stage, Cause.SPILL, stage.saved_s, why, f"{more}more memory a slot (spark.executor.memory)", call)
 
 
-def _waiting(stage: PastStage) -> Finding | None:
+def _waiting(stage: PastStage, limits: Thresholds) -> Finding | None:
     """Cpu times were even and times were not. Of Python, which is another process, the log has no cpu time."""
     tasks = stage.tasks
     if not stage.work.cpu_tells or int(tasks.cpu_ms.sum()) == 0:
         return None
-    explained = explained_by(stage, tasks.cpu_ms)
-    if explained >= _CPU_EXPLAINS:
+    explained = 1.0 - explained_by(stage, tasks.cpu_ms)
+    if explained < limits.explained:
         return None
     longest = stage.deciding
     why = (
@@ -181,13 +197,18 @@ def _waiting(stage: PastStage) -> Finding | None:
         f"not the rows: a disk, the network, another service, or a busy machine ({_at(stage, str(tasks.executor[longest]))}). "
         f"Balance does not help; {_copies(stage)}"
     )
-    return Finding(stage, Cause.WAITING, stage.saved_s, why, remedy)
+    sure = Confidence.LIKELY if explained >= _SURELY_WAITED else Confidence.GUESS
+    return Finding(stage, Cause.WAITING, stage.saved_s, why, remedy, None, sure)
 
 
 def _slower_here(stage: PastStage, limits: Thresholds) -> Finding | None:
-    """Equal rows, and nearly every task of one executor slower than nearly every one elsewhere: the machine, in this stage."""
+    """Nearly every task of one executor slower a row than nearly every one elsewhere: the machine, in this stage.
+
+    By so much that this is why the longest task took longer, and by more where tasks had other rows, too.
+    """
     tasks = stage.tasks
-    if max(stage.rows_imbalance_pct, stage.bytes_imbalance_pct) >= limits.uneven_rows_pct or int(tasks.rows.sum()) == 0:
+    equal = max(stage.rows_imbalance_pct, stage.bytes_imbalance_pct) < limits.uneven_rows_pct
+    if int(tasks.rows.sum() if equal else tasks.rows.min()) == 0:
         return None
     suspect = str(tasks.executor[int(tasks.finish_ms.argmax())])
     its = tasks.pace_ms[~tasks.first & (tasks.executor == suspect)]
@@ -196,11 +217,14 @@ def _slower_here(stage: PastStage, limits: Thresholds) -> Finding | None:
         return None
     times = float(np.median(its) / np.median(others))
     slower = float(np.searchsorted(np.sort(others), its).sum()) / (its.size * others.size)
-    if times < _LEAST_APART or slower < _APART:
+    if times < (_LEAST_APART if equal else limits.slower) or slower < _APART:
         return None
+    if suspect != tasks.executor[stage.deciding] or _by_machine(stage, times) < limits.explained:
+        return None
+    alike = ", with about the same rows" if equal else ""
     why = (
-        f"tasks on {_at(stage, suspect)} took {times:.1f} times as long a row as tasks elsewhere, nearly every one of "
-        "them, with about the same rows"
+        f"tasks on {_at(stage, suspect)} took {times:.1f} times as long {_a_row(stage)}as tasks elsewhere, nearly every one "
+        f"of them{alike}"
     )
     advice = with_tasks(stage, _FILL * stage.instances)
     finer = "" if advice is None else f". Shorter tasks leave it less at the end: {advice.remedy}"
@@ -208,8 +232,11 @@ def _slower_here(stage: PastStage, limits: Thresholds) -> Finding | None:
     return Finding(stage, Cause.EXECUTOR, stage.saved_s, why, remedy, None if advice is None else advice.call)
 
 
-def _by_cost(stage: PastStage, limits: Thresholds) -> Finding:
+def _by_cost(stage: PastStage, limits: Thresholds) -> Finding | None:
     tasks = stage.tasks
+    pace = tasks.pace_ms
+    if pace[stage.deciding] < _COSTLIER * np.median(pace):
+        return None
     known = int(tasks.rows.sum()) > 0
     took = float(tasks.work_ms[stage.deciding]) / 1000.0
     why = f"{stage.decider} took {took:.1f} s, the mean is {tasks.work_ms.mean() / 1000.0:.1f} s, "

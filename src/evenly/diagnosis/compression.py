@@ -1,7 +1,7 @@
 """The compressed streams that Spark writes, read without a JVM.
 
-Which one it is, the first bytes say: names of files are not to be relied on (`.inprogress`, archives, copies). For zstd and
-gzip Arrow has streams. Spark's lz4, snappy and lzf each have a framing of their own (of lz4-java, snappy-java and
+Which one it is, the first bytes say: names of files are not to be relied on (`.inprogress`, archives, copies). For zstd,
+gzip and bzip2 Arrow has streams. Spark's lz4, snappy and lzf each have a framing of their own (of lz4-java, snappy-java and
 compress-lzf), read here block by block: a block is some tens of kilobytes, so memory is bounded.
 """
 
@@ -21,6 +21,12 @@ _SNAPPY = b"\x82SNAPPY\x00"
 _LZF = b"ZV"
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _GZIP = b"\x1f\x8b"
+_BZIP2 = b"BZh"
+_ARCHIVES = {
+    b"PK\x03\x04": "a zip archive, as the history server hands out: unzip it",
+    b"\xfd7zXZ": "packed with xz: unpack it (xz -d)",
+    b"7z\xbc\xaf": "a 7z archive: unpack it",
+}
 _LZ4_HEADER = struct.Struct("<BIII")
 _LZ4_STORED = 0x10
 _LZ4_PACKED = 0x20
@@ -31,8 +37,8 @@ class Truncated(Exception):
 
 
 def compression_of(first: bytes) -> str:
-    """The compression of a stream by its first bytes: zstd, gzip, lz4, snappy, lzf, or none."""
-    marks = {"zstd": _ZSTD, "gzip": _GZIP, "lz4": _LZ4, "snappy": _SNAPPY, "lzf": _LZF}
+    """The compression of a stream by its first bytes: zstd, gzip, bz2, lz4, snappy, lzf, or none."""
+    marks = {"zstd": _ZSTD, "gzip": _GZIP, "bz2": _BZIP2, "lz4": _LZ4, "snappy": _SNAPPY, "lzf": _LZF}
     return next((name for name, mark in marks.items() if first.startswith(mark)), "none")
 
 
@@ -40,6 +46,9 @@ def chunks(file: BinaryIO) -> Iterator[bytes]:
     """The content of `file`, piece by piece; raises `Truncated` where it breaks off, after all that is whole."""
     first = file.read(16)
     file.seek(0)
+    for mark, told in _ARCHIVES.items():
+        if first.startswith(mark):
+            raise DamagedData(f"it is {told}, and give what was in it")
     return _READERS[compression_of(first)](file)
 
 
@@ -157,6 +166,7 @@ _READERS: dict[str, Callable[[BinaryIO], Iterator[bytes]]] = {
     "none": _plain,
     "zstd": _by_arrow("zstd"),
     "gzip": _by_arrow("gzip"),
+    "bz2": _by_arrow("bz2"),
     "lz4": _lz4_blocks,
     "snappy": _snappy_blocks,
     "lzf": _lzf_blocks,

@@ -26,6 +26,8 @@ _NOT_A_LOG = (
     'is not a Spark event log: it has no line that begins with {"Event":…}. Spark writes one if spark.eventLog.enabled is set'
 )
 _CUT = "breaks off before its first event: it is damaged, or the application had only begun to write it. Copy it again"
+_BEGIN = b'{"Event":"'
+_BOM = b"\xef\xbb\xbf"
 _SURROGATE = b"\\ud"
 _NAMED = 5
 
@@ -62,6 +64,8 @@ class EventLog:
             raise DamagedData(f"{self.path} {_CUT if self._cut else _NOT_A_LOG}")
 
     def _event(self, line: bytes, kinds: frozenset[str]) -> dict[str, Any] | None:
+        if self._seen == 0:
+            line = line.removeprefix(_BOM)  # copies that Windows made
         named = _EVENT.match(line)
         if named is None:
             if line.strip():
@@ -72,6 +76,7 @@ class EventLog:
         self._seen += 1
         kind = named.group(1).decode("utf-8", "replace").rpartition(".")[2]
         if kind not in kinds:
+            self.unreadable += line.count(_BEGIN) > 1  # lines that have run into each other: one of them may have been wanted
             return None
         try:
             event = json.loads(line)
@@ -139,6 +144,8 @@ def _parses(line: bytes) -> bool:
 
 def open_event_log(path: str | Path) -> EventLog:
     """The event log at `path`: a file, a rolling folder (`eventlog_v2_…`, or of Databricks), or a folder with one such log."""
+    if not str(path):
+        raise DamagedData("an empty path was given: give the path of a Spark event log (spark.eventLog.dir has them)")
     where = Path(str(path).removeprefix("file://").removeprefix("file:"))
     if "://" in str(path) and not str(path).startswith("file:"):
         raise DamagedData(

@@ -44,6 +44,8 @@ class RunningStage:
     rdds: tuple[str, ...] = ()
     reads_shuffle: bool = False
     groups_rdds: bool = False
+    part: bool = False
+    file_rdd: bool = False
     keeps: bool = False
     known: bool = True
     columns: dict[str, array[int]] = field(default_factory=lambda: {name: array("q") for name in _COLUMNS})
@@ -74,6 +76,8 @@ class RunningStage:
             rdds=tuple(sorted(name for name in names if "Python" in name or name == "PairwiseRDD")),
             reads_shuffle=any(_is_shuffle_of_sql(one) for one in info.get("RDD Info", ())),
             groups_rdds=any(_is_grouped(one) for one in info.get("RDD Info", ())),
+            part=is_part(info),
+            file_rdd="FileScanRDD" in names,
         )
 
     def take(
@@ -82,6 +86,7 @@ class RunningStage:
         """An attempt of a task that ended. `age` is for how long its executor had had tasks when it was launched, in ms."""
         info = event["Task Info"]
         launch, finish = moment_ms(info["Launch Time"]), moment_ms(info["Finish Time"])
+        fetched_from = moment_ms(info.get("Getting Result Time", 0)) or finish
         task, index = int(info["Task ID"]), moment_ms(info["Index"])
         reason, metrics = event.get("Task End Reason") or {}, event.get("Task Metrics")
         succeeded = reason.get("Reason") == "Success"
@@ -109,7 +114,8 @@ class RunningStage:
         counts = (run, cpu, rows, size, out, collecting, fetching, spilled)
         kept = self.keeps and info.get("Locality") == "PROCESS_LOCAL"
         place = _PLACES.get(str(info.get("Locality")), 0)
-        row = (*counts, min(python, run), launch, max(finish, launch), int(first), int(kept), index, place, age)
+        done = min(max(finish, launch), max(fetched_from, launch + run))
+        row = (*counts, min(python, run), launch, done, int(first), int(kept), index, place, age)
         for name, value in zip(_COLUMNS, row, strict=True):
             self.columns[name].append(value)
         self.joined.append(counted.pop(-1, 0))
@@ -210,6 +216,12 @@ def _measured(metrics: dict[str, Any]) -> tuple[int, ...]:
 
 def _int64(values: array[int]) -> I64:
     return np.array(values, np.int64)
+
+
+def is_part(info: dict[str, Any]) -> bool:
+    """Whether a stage has fewer tasks than there are partitions of what it computes: the RDD that is told first."""
+    rdds = info.get("RDD Info", ())
+    return bool(rdds) and int(info.get("Number of Tasks", 0)) < int(rdds[0].get("Number of Partitions", 0))
 
 
 def _is_kept(rdd: dict[str, Any]) -> bool:

@@ -86,7 +86,9 @@ class Work:
     names. `adaptive` says that adaptive execution was on, `for_broadcast` and `limited` what becomes of the result. `files`
     and `files_bytes` are how many files it scans and their size, where the log says so (else 0); `reads_shuffle` says that it
     reads a shuffle of a query, also where there is no plan to describe that, and `groups_rdds` one of a job without a query,
-    whose own partitioner puts rows where they are.
+    whose own partitioner puts rows where they are. `part` says that only some of its partitions were computed: the first ones
+    for a few rows (`take`, `show`), or those that had been lost; `file_rdd` that it reads files as Spark's queries do, also
+    where it belongs to none.
     """
 
     operators: tuple[str, ...] = ()
@@ -103,6 +105,8 @@ class Work:
     files_bytes: int = 0
     reads_shuffle: bool = False
     groups_rdds: bool = False
+    part: bool = False
+    file_rdd: bool = False
 
     @property
     def python(self) -> bool:
@@ -130,7 +134,8 @@ class Tasks:
     """The tasks of a stage that succeeded, one entry per task in every array, times in ms.
 
     `run_ms` is the time that the task itself ran; `gc_ms` and `fetch_wait_ms` are parts of it, and so is `python_start_ms`,
-    what starting a Python worker took. `cpu_ms` is the JVM's cpu time. `rows` and `bytes` are those that it read, from files
+    what starting a Python worker took. `finish_ms` is when its result was ready: what the driver took to fetch a large one is
+    after that. `cpu_ms` is the JVM's cpu time. `rows` and `bytes` are those that it read, from files
     or a shuffle, `rows_out` those that it wrote or joined, `by_read` those of each shuffle (by its number). `spilled` is what
     it wrote to disk for want of memory, in bytes.
     `first` marks tasks that were launched on an executor before any task had ended there: what they took has its start in it.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -42,6 +43,8 @@ SMALLEST = 9.2
 """The smallest letters of a panel on a page, in its own units."""
 _NARROW_INCHES, _WIDE_INCHES, _HIGH_INCHES, _LINE_INCHES = 3.9, 6.2, 2.9, 0.19
 _LETTERS_PER_INCH, _HANDLE_LETTERS = 13.5, 7
+_BESIDE_INCHES, _TITLE = 1.1, 0.86
+"""What stands left of an axis, and how many letters of a title fit where one of a label does."""
 _SAME_PART = 0.012
 """Lines nearer than this part of the axis hide each other."""
 _BESIDE = 0.14
@@ -170,7 +173,7 @@ def draw_svgs(panels: Sequence[Panel], *, columns: int = 2, alone: bool = False)
             canvas = Canvas(figsize=(wide, _HIGH_INCHES), layout="constrained")
             place = canvas.subplots()
             tips = Tips()
-            _draw_panel(canvas, place, panel, colours, tips)
+            _draw_panel(canvas, place, panel, colours, tips, wide)
             _legend_below(canvas, place, wide)
             found.append(as_svg(canvas, tips, alone=alone))
     return found
@@ -178,11 +181,15 @@ def draw_svgs(panels: Sequence[Panel], *, columns: int = 2, alone: bool = False)
 
 def _legend_below(canvas: Canvas, place: Any, wide: float) -> None:
     handles, labels = place.get_legend_handles_labels()
+    more = place.get_title().count("\n") + place.get_xlabel().count("\n")
+    letters = int(wide * _LETTERS_PER_INCH)
+    labels = [_in_lines(label, letters - _HANDLE_LETTERS) for label in labels]
+    longest = max((len(line) for label in labels for line in label.split("\n")), default=0)
+    columns = max(1, min(len(labels), letters // (longest + _HANDLE_LETTERS)))
+    rows = -(-sum(1 + label.count("\n") for label in labels) // columns)
+    canvas.set_size_inches(wide, _HIGH_INCHES + _LINE_INCHES * (rows + more))
     if not labels:
         return
-    columns = max(1, min(len(labels), int(wide * _LETTERS_PER_INCH // (max(map(len, labels)) + _HANDLE_LETTERS))))
-    rows = -(-len(labels) // columns)
-    canvas.set_size_inches(wide, _HIGH_INCHES + _LINE_INCHES * rows)
     canvas.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False, fontsize=SMALLEST)
 
 
@@ -194,7 +201,7 @@ def _draw(panels: Sequence[Panel], columns: int) -> Canvas:
     axes = canvas.subplots(rows, columns, squeeze=False).ravel()
     colours = _colours([name for panel in panels for name in _names(panel)])
     for place, panel in zip(axes, panels, strict=False):
-        _draw_panel(canvas, place, panel, colours, Tips())
+        _draw_panel(canvas, place, panel, colours, Tips(), width / columns)
         if isinstance(panel, Curves):
             place.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))
         elif isinstance(panel, Bars):
@@ -204,9 +211,21 @@ def _draw(panels: Sequence[Panel], columns: int) -> Canvas:
     return canvas
 
 
-def _draw_panel(canvas: Canvas, place: Any, panel: Panel, colours: Mapping[str, str], tips: Tips) -> None:
-    place.set_title(panel.title, fontsize=10.5)
-    place.set_xlabel(panel.x_label)
+def _minor(value: float, _: int) -> str:
+    """Between powers of ten: only 2, 3 and 5 times one, so that names do not meet."""
+    return plain(value) if f"{value:e}"[0] in "235" and f"{value:.6e}"[2:8] == "000000" else ""
+
+
+def _in_lines(text: str, letters: int) -> str:
+    return "\n".join(textwrap.wrap(text, max(letters, 1))) or text
+
+
+def _draw_panel(
+    canvas: Canvas, place: Any, panel: Panel, colours: Mapping[str, str], tips: Tips, wide: float
+) -> None:  # what is written over and under the axis may be as long as that
+    axis = int((wide - _BESIDE_INCHES) * _LETTERS_PER_INCH)
+    place.set_title(_in_lines(panel.title, int(_TITLE * axis)), fontsize=10.5)
+    place.set_xlabel(_in_lines(panel.x_label, axis))
     if isinstance(panel, Curves):
         _draw_curves(place, panel, colours, tips)
     elif isinstance(panel, Bars):
@@ -295,6 +314,7 @@ def _draw_axes(place: Any, panel: Curves) -> None:
         place.xaxis.set_major_formatter(FuncFormatter(_tick))
     if panel.log_y:
         place.set_yscale("log")
+        place.yaxis.set_minor_formatter(FuncFormatter(_minor))
     elif all(y >= 0.0 for curve in panel.curves for y in curve.y):
         place.set_ylim(bottom=0.0)
     place.yaxis.set_major_formatter(FuncFormatter(_tick))

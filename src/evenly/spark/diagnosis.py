@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from evenly.checks import checked_instances, checked_path, checked_whole
 from evenly.diagnosis.calls import quoted as quoted_text
 from evenly.diagnosis.keys import HeavyKey, KeysAt, KeysDiagnosis, shown_key
-from evenly.diagnosis.source import check_columns, data_kind
+from evenly.diagnosis.source import check_columns, data_kind, is_array
 from evenly.diagnosis.state import CheckpointDiagnosis, StateDiagnosis, checkpoint_diagnosis
 from evenly.errors import DamagedData, EmptyStream, EvenlyError, InvalidParameter, StreamingMismatch
 from evenly.keys.carried import CARRIED, Carried
@@ -33,6 +33,12 @@ from evenly.spark.state.reading import rows_per_partition
 _LOG = logging.getLogger(__name__)
 _ROWS = "rows"
 _HEAVIEST = 10
+_OPTIONS = {
+    "csv": {"header": "true", "inferSchema": "true", "multiLine": "true", "escape": '"'},
+    "json": {"mode": "FAILFAST"},
+}
+_PATTERN = re.compile(r"([][{}*?\\])")
+"""What Spark takes for a pattern of names in a path, of which this is one."""
 _MAPPING = re.compile(r"^mapping-(\d+)\.json$")
 
 
@@ -120,20 +126,43 @@ def _loads(counted: DataFrame, instance: Column, instances: int) -> tuple[float,
     return tuple(loads)
 
 
+def diagnose_source(
+    spark: SparkSession, source: str, *, key: Key, instances: Sequence[int], heaviest: int, progress: Callable[[str], None]
+) -> KeysDiagnosis:
+    """The keys of what `read_source` reads. Spark looks at most of it only while it counts."""
+    try:
+        df = read_source(spark, source)
+        return diagnose_keys(df, key=key, instances=instances, heaviest=heaviest, progress=progress)
+    except (PySparkException, Py4JError) as error:
+        raise DamagedData(f"{source} cannot be read: {_said(error)}") from error
+
+
+def _said(error: Exception) -> str:
+    """What Spark says in its first sentence: where Java failed, the innermost reason."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    reasons = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+    return (reasons or [line for line in lines if line.startswith(":")] or lines or [""])[-1 if reasons else 0].lstrip(": ")[
+        :400
+    ]
+
+
 def read_source(spark: SparkSession, source: str, *, keys: Sequence[str] = ()) -> DataFrame:
     """The rows of a file or folder (Parquet, CSV with a line of headings, JSON or ORC by its name), or of a table.
 
-    CSV columns get the types that Spark infers for them: a key that is a number hashes otherwise than as text.
+    CSV columns get the types that Spark infers for them: a key that is a number hashes otherwise than as text. Quotes and
+    line breaks within quotes are read as spreadsheets write them; a line of JSON that cannot be read is an error, not a null.
     """
     path = Path(source)
     if path.exists():
         check_columns(path, keys)
         kind = data_kind(path)
-        read = spark.read.option("header", "true").option("inferSchema", "true") if kind == "csv" else spark.read
+        options = dict(_OPTIONS.get(kind, {}))
+        if kind == "json" and is_array(path):
+            options["multiLine"] = "true"
         try:
-            return read.format(kind).load(os.fspath(path.resolve()))
+            return spark.read.options(**options).format(kind).load(_PATTERN.sub(r"\\\1", os.fspath(path.resolve())))
         except (PySparkException, Py4JError) as error:
-            raise DamagedData(f"{source} cannot be read as {kind}: {str(error).splitlines()[0]}") from error
+            raise DamagedData(f"{source} cannot be read as {kind}: {_said(error)}") from error
     try:
         return spark.read.table(source)
     except (PySparkException, Py4JError) as error:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 
 from evenly.errors import InvalidParameter
+from evenly.numbers import plain
 from evenly.report.tally import NOT_REPRODUCED, NOT_RERUN, REPRODUCED, UNDECIDED, Basis
 
 __all__ = [
@@ -72,7 +73,8 @@ def number(
     if allowed >= claimed > 0.0:
         raise InvalidParameter(f"within_pct={within_pct:g} accepts {neutral:g} for {published:g}: it must be below 100")
     if claimed:
-        said = f"differs by {100.0 * off / claimed:.3g} %{_of(neutral)}, and up to {within_pct:g} % is allowed"
+        differs = off / claimed if off > _ROUNDING * claimed else 0.0
+        said = f"differs by {plain(100.0 * differs)} %{_of(neutral)}, and up to {within_pct:g} % is allowed"
     else:
         said = "no effect is stated, so that it must be met exactly"
     unsure = abs(off - allowed) < 2.0 * standard_error
@@ -158,7 +160,7 @@ def _judged(
     """A compared number; `error` is whether chance may have decided, and the standard error."""
     unsure, standard_error = error
     if unsure:
-        said += f", with a standard error of {standard_error:.2g}: more runs decide"
+        said += f", with a standard error of {plain(standard_error, 2)}: more runs decide"
     return Verdict(series, x, published, measured, UNDECIDED if unsure else _verdict(holds), _joined(said, why), basis)
 
 
