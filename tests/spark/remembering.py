@@ -2,6 +2,8 @@
 
 import sys
 
+import pytest
+
 import evenly
 from evenly.spark.session import local_session
 
@@ -13,3 +15,5 @@ for names in (("stopped",), ("stopped", "left")):
         placed.groupBy("user", "slot").count().collect()
     if names == ("stopped",):
         spark.stop()
+        with pytest.raises(evenly.EvenlyError, match="of a session that was stopped"):
+            evenly.by_key(rows, key="user", instances=2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import quote
 
 import typer
 
@@ -134,7 +135,7 @@ def profile(
 
 
 def _log_path(out: Path, label: str, turn: int) -> Path:
-    return out.with_name(f"{out.name}.{label}-{turn + 1}.trials")
+    return out.with_name(f"{out.name}.{quote(label, safe='')[:100]}-{turn + 1}.trials")
 
 
 def _measure(

@@ -10,6 +10,7 @@ from pyspark.sql.types import StructType
 
 from evenly.errors import ColumnConflict, InvalidParameter
 from evenly.spark.jvm.java_errors import Py4JError
+from evenly.spark.jvm.stopped import is_stopped
 
 _SHOWN = 200
 
@@ -22,6 +23,8 @@ def check_frame(df: Any, name: str = "df") -> None:
         kind = f"{type(df).__module__}.{type(df).__qualname__}"
         shown = told if len(told) <= _SHOWN and "\n" not in told else f"one of {kind}"
         raise InvalidParameter(f"{name} must be a DataFrame of Spark, got {shown}{_remedy(df)}")
+    if is_stopped(df.sparkSession):
+        raise InvalidParameter(f"{name} is of a session that was stopped: make it anew in the session that runs now")
 
 
 def _remedy(df: Any) -> str:
