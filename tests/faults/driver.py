@@ -27,6 +27,8 @@ from faults.work import Restart, Rows, Work
 
 _PROVIDER = "org.apache.spark.sql.execution.streaming.state.{}StateStoreProvider"
 MAINTENANCE = "1s"
+_NOTICED = ("indeterminate output", "indeterminate results")
+"""What Spark says that has noticed that what it computed again is not what was lost, and cannot take results back."""
 
 
 def session(master: str, cores: str, speculation: str, folder: Path) -> SparkSession:
@@ -102,8 +104,7 @@ def ran(root: SparkSession, told: dict[str, Any]) -> dict[str, Any]:
         refused = schedule.options.other_type and schedule.operation == "stream_join"
         outcome = {"verdict": "refused" if refused else "error", "why": f"{type(error).__name__}: {error}"[:1500]}
     except Exception as error:  # noqa: BLE001 - an error is an outcome
-        # Spark has noticed that what it computed again is not what was lost, and cannot take results back: it says so.
-        noticed = schedule.shape.twice != "same" and "indeterminate output" in str(error)
+        noticed = schedule.shape.twice != "same" and any(said in str(error) for said in _NOTICED)
         outcome = {
             "verdict": "refused" if noticed else "error",
             "why": f"{type(error).__name__}: {error}"[:1500],
