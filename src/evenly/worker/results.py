@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import date, datetime, time, timedelta
 from functools import cached_property
 from typing import Any
 
@@ -285,11 +285,18 @@ def _converter(kind: pa.DataType) -> Callable[[Any], Any] | None:
         return lambda value: _as_struct(value, names, inner)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         each = _converter(kind.value_type)
-        return None if each is None else lambda value: None if value is None else [each(held) for held in value]
+        return _listed if each is None else lambda value: None if value is None else [each(held) for held in _listed(value)]
     if pa.types.is_map(kind):
         of_key, of_item = _converter(kind.key_type) or _same, _converter(kind.item_type) or _same
         return lambda value: [(of_key(key), of_item(item)) for key, item in value.items()] if isinstance(value, dict) else value
     return None
+
+
+def _listed(value: Any) -> Any:
+    """What is to be a list: Arrow would take a text for a list of its letters, bytes for numbers, and a dict for its keys."""
+    if isinstance(value, (str, bytes, bytearray, dict)):
+        raise TypeError("it is not a list; a list that a function returns is many results, so give one in a dict or a tuple")
+    return value
 
 
 def _time_converter(kind: pa.DataType) -> Callable[[Any], Any] | None:
@@ -297,6 +304,8 @@ def _time_converter(kind: pa.DataType) -> Callable[[Any], Any] | None:
         return lambda value: _moment(value, kind.tz)
     if pa.types.is_date(kind):
         return lambda value: _of(value, date, np.datetime64)
+    if pa.types.is_time(kind):
+        return lambda value: _of(value, time)
     if pa.types.is_duration(kind):
         return lambda value: _of(value, timedelta, np.timedelta64)
     return None

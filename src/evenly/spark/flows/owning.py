@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from evenly.dataflow.ends import FILES
 from evenly.dataflow.graph import Dataflow, Operator
+from evenly.dataflow.patterns import finds
 from evenly.errors import EvenlyError
 from evenly.spark.jvm.hadoop_files import Folder
 
@@ -59,19 +60,23 @@ def sweep(spark: SparkSession, flow: Dataflow) -> None:
 
 
 def check_paths(spark: SparkSession, flow: Dataflow) -> None:
-    """Refuse two sinks, or a source and a sink, of one folder, however it is spelt, or one in the other's."""
+    """Refuse two sinks, or a source and a sink, of one folder, however it is spelt, or one in the other's, or where the pattern
+    of a source finds a sink."""
     known: dict[str, Operator] = {}
     for one in flow.operators:
         if not one.path or one.format == "table" or one.kind not in ("source", "sink"):
             continue
         try:
-            at = Folder(spark, one.path).resolved("_").removesuffix("_")
+            at = f"{Folder(spark, one.path).whole_path.rstrip('/')}/"
         except EvenlyError as error:
             if one.format in FILES:
                 raise flow.error(f"the path of {one.name!r} cannot be used: {error}", one) from error
             continue  # what another format calls a path need not be one
         for there, other in known.items():
-            if "sink" not in (one.kind, other.kind) or not (at.startswith(there) or there.startswith(at)):
+            if "sink" not in (one.kind, other.kind):
+                continue
+            read = (one.kind == "source" and finds(at, there)) or (other.kind == "source" and finds(there, at))
+            if not (read or at.startswith(there) or there.startswith(at)):
                 continue
             how = "have the same path" if at == there else "have a path in the other's"
             raise flow.error(f"{other.name!r} and {one.name!r} {how}, {one.path}: give each its own", one)
