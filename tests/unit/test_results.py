@@ -88,6 +88,29 @@ def test_what_is_no_list_is_not_taken_apart(value, kind, held):
     assert "it is not a list; a list that a function returns is many results" in str(wrong[0])
 
 
+STRICT = pa.field("item", pa.int32(), nullable=False)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "said"),
+    [
+        (pa.struct([STRICT, ("b", pa.int32())]), (None, 1), "a null inside where the schema has none"),
+        (pa.list_(STRICT), [1, None], "a null inside where the schema has none"),
+        (pa.map_(pa.string(), STRICT), {"k": None}, "a null inside where the schema has none"),
+        (pa.list_(pa.struct([STRICT])), [None, (None,)], "a null inside where the schema has none"),
+        (pa.map_(pa.string(), pa.string()), [None], "a map is a dict, or a list of pairs"),
+        (pa.map_(pa.string(), pa.string()), ["ab"], "a map is a dict, or a list of pairs"),
+        (pa.map_(pa.string(), pa.string()), "ab", "a map is a dict, or a list of pairs"),
+    ],
+)
+def test_what_arrow_would_take_for_something_else_is_told(kind, value, said):
+    shape = Shape(pa.schema([("x", kind), ("n", pa.int8())]))
+    columns, wrong = shape.columns([{"x": value, "n": 1}, {"x": None, "n": 2}])
+    assert list(wrong) == [0]
+    assert said in str(wrong[0])
+    assert columns[0].null_count == 2
+
+
 def test_a_number_is_no_time():
     _, wrong = Shape(pa.schema([("at", pa.time64("us"))])).columns([5])
     assert "it is not a time" in str(wrong[0])
