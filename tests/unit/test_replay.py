@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -117,7 +115,7 @@ def test_types_are_made_those_of_spark(tmp_path):
 
 
 def test_moments_of_any_year_are_read_from_older_timestamps(tmp_path):
-    moments = pa.array([datetime(9999, 12, 31, 23, 59, 59, 999_999), datetime(1, 1, 1), None], pa.timestamp("us"))
+    moments = pa.array(["9999-12-31 23:59:59.999999", "0001-01-01 00:00:00", None]).cast(pa.timestamp("us"))
     pq.write_table(pa.table({"at": moments}), tmp_path / "a.parquet", use_deprecated_int96_timestamps=True)
     schema = pa.schema([("at", pa.timestamp("us", "UTC")), ("arrived", pa.timestamp("us", "UTC"))])
     (spans,) = ReplayedFiles.at(str(tmp_path), ["at"]).spans(0, 3, 1)

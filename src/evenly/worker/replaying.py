@@ -49,8 +49,8 @@ class ReplayedFiles:
 
     @classmethod
     def at(cls, path: str, columns: list[str]) -> ReplayedFiles:
-        """Of a file or folder, as Spark reads it: without folders in it and files of no bytes. All files must have these columns,
-        of the same types."""
+        """Of a file or folder, as Spark reads it: without folders in it and files of no bytes. All files must have these
+        columns, of the same types."""
         system, root = _located(path)
         info = system.get_file_info(root)
         if info.type == fs.FileType.NotFound:
@@ -115,8 +115,8 @@ class ReplayedFiles:
                     pa.nulls(0, kind).cast(wanted.type)
                 except pa.ArrowException as error:
                     raise InvalidDataflow(
-                        f"the column {wanted.name!r} cannot be replayed, for it is kept as {kind} and is to be {wanted.type}: write "
-                        "the files with it cast, such as to text, or leave it out"
+                        f"the column {wanted.name!r} cannot be replayed, for it is kept as {kind} and is to be {wanted.type}: "
+                        "write the files with it cast, such as to text, or leave it out"
                     ) from error
 
     def check(self, offered: Offered, path: str, *, loops: bool) -> None:
