@@ -134,6 +134,7 @@ def test_ones_own_files_are_read(monkeypatch, capsys, tmp_path):
             ["linear", "--rate", "9", "--from-rate", "5", "--allocation", "lsa", "--mapping", "dsm"],
             "allocate with mba, not lsa",
         ),
+        (["linear", "--rate", "9", "--trigger", "inf"], "trigger_s must be above 0 and below a day"),
         (["linear", "--rate", "9", "--run", "1"], "evenly plan only plans: run the dataflow on Spark, by evenly run linear"),
     ],
 )
