@@ -143,6 +143,12 @@ def test_what_cannot_be_replayed_is_said(tmp_path, files):
         InvalidDataflow, match="the column 'id' cannot be replayed, for it is kept as int64 and is to be binary"
     ):
         ReplayedFiles.at(str(files), ["id"]).check_types(pa.schema([("id", pa.binary())]))
+    plain = [("metadata", pa.binary()), ("value", pa.binary())]
+    (tmp_path / "shredded").mkdir()
+    variants = pa.array([[None]], pa.list_(pa.struct([*plain, ("typed_value", pa.int64())])))
+    pq.write_table(pa.table({"v": variants}), tmp_path / "shredded" / "v.parquet")
+    with pytest.raises(InvalidDataflow, match=r"the column 'v' cannot be replayed, for it is kept as list<.*typed_value"):
+        ReplayedFiles.at(str(tmp_path / "shredded"), ["v"]).check_types(pa.schema([("v", pa.list_(pa.struct(plain)))]))
     with pytest.raises(InvalidDataflow, match="there is nothing at"):
         ReplayedFiles.at(str(tmp_path / "none"), ["id"])
     with pytest.raises(InvalidDataflow, match=r"a\.parquet has no column 'day'"):

@@ -111,13 +111,11 @@ class ReplayedFiles:
         with _opened(system, path) as opened:
             for wanted in schema:
                 kind = opened.schema_arrow.field(wanted.name).type
-                try:
-                    pa.nulls(0, kind).cast(wanted.type)
-                except pa.ArrowException as error:
+                if not _becomes(kind, wanted.type):
                     raise InvalidDataflow(
                         f"the column {wanted.name!r} cannot be replayed, for it is kept as {kind} and is to be {wanted.type}: "
                         "write the files with it cast, such as to text, or leave it out"
-                    ) from error
+                    )
 
     def check(self, offered: Offered, path: str, *, loops: bool) -> None:
         """Refuse to go on where other files were replayed, or rows beyond these, which begin again only if it `loops`."""
@@ -203,6 +201,22 @@ def _opened(system: fs.FileSystem, path: str) -> pq.ParquetFile:
         return pq.ParquetFile(path, filesystem=system, coerce_int96_timestamp_unit="us")
     except pa.ArrowInvalid as error:
         raise InvalidDataflow(f"{path} is not Parquet, or is damaged ({error}): remove it") from error
+
+
+def _becomes(kind: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether Arrow makes one type of the other without leaving out fields, such as those of a variant that are kept apart."""
+    if pa.types.is_struct(kind) and pa.types.is_struct(wanted):
+        inner = {field.name: field.type for field in wanted}
+        return {field.name for field in kind} == inner.keys() and all(_becomes(it.type, inner[it.name]) for it in kind)
+    if pa.types.is_map(kind) and pa.types.is_map(wanted):
+        return _becomes(kind.key_type, wanted.key_type) and _becomes(kind.item_type, wanted.item_type)
+    if all(hasattr(it, "value_type") and not pa.types.is_dictionary(it) for it in (kind, wanted)):
+        return _becomes(kind.value_type, wanted.value_type)
+    try:
+        pa.nulls(0, kind).cast(wanted)
+    except pa.ArrowException:
+        return False
+    return True
 
 
 def _told_type(kind: pa.DataType) -> str:
