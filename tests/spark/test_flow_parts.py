@@ -223,6 +223,28 @@ def test_a_function_may_be_another_after_a_restart_and_the_checkpoint_goes_on(sp
     }
 
 
+def test_another_source_than_that_of_the_checkpoint_is_refused_with_both(spark, tmp_path):
+    """Spark would end the query at its first batch: `Wrong basePath`, `No usable value for logOffset`."""
+
+    def started(source, **described):
+        flow = evenly.Flow("moved")
+        flow.source("ids", format=source, **described).sink("nowhere", format="noop")
+        evenly.run(flow, spark=spark, checkpoint=tmp_path / "checkpoint", trigger=NOW).awaitTermination()
+
+    for name in ("in", "other"):
+        spark.range(3).write.parquet(str(tmp_path / name))
+    with pytest.raises(InvalidDataflow, match="there is nothing at"):
+        started("parquet", path=str(tmp_path / "mistyped"))
+    started("parquet", path=str(tmp_path / "in"))
+    started("parquet", path=str(tmp_path / "other" / ".." / "in"))
+    with pytest.raises(
+        InvalidDataflow, match=r"of a query that reads parquet .*/in, and the source 'ids' is parquet .*/other: give"
+    ):
+        started("parquet", path=str(tmp_path / "other"))
+    with pytest.raises(InvalidDataflow, match=r"and the source 'ids' is rate: give the source that it was begun with"):
+        started("rate")
+
+
 def test_rows_of_a_stream_are_sent_again_as_the_same(spark, tmp_path):
     """A sink behind that fails once: Spark runs the batch again, and a receiver knows all of its rows."""
     folder, asked = str(tmp_path / "in"), []

@@ -290,6 +290,13 @@ def test_a_folder_of_another_query_is_not_written_to(spark, lines, tmp_path):
         started("three", tmp_path / "used")
     with pytest.raises(InvalidDataflow, match="'lines' and 'out' have the same path"):
         started("four", f"{lines}/../in/")
+    (tmp_path / "link").symlink_to(lines)
+    with pytest.raises(InvalidDataflow, match="'lines' and 'out' have the same path"):
+        started("five", tmp_path / "link")
+    flow = evenly.Flow("found")
+    flow.source("lines", format="parquet", path=f"{tmp_path}/i*").sink("more", format="parquet", path=f"{tmp_path}/into")
+    with pytest.raises(InvalidDataflow, match="'lines' and 'more' have a path in the other's"):
+        evenly.run(flow, spark=spark)
     assert spark.read.parquet(str(tmp_path / "out")).count() == 300
 
 

@@ -134,6 +134,7 @@ def test_ones_own_files_are_read(monkeypatch, capsys, tmp_path):
             ["linear", "--rate", "9", "--from-rate", "5", "--allocation", "lsa", "--mapping", "dsm"],
             "allocate with mba, not lsa",
         ),
+        (["linear", "--rate", "9", "--trigger", "inf"], "trigger_s must be above 0 and below a day"),
         (["linear", "--rate", "9", "--run", "1"], "evenly plan only plans: run the dataflow on Spark, by evenly run linear"),
     ],
 )
@@ -141,6 +142,22 @@ def test_a_bad_option_gives_one_sentence(monkeypatch, capsys, options, said):
     code, out, err = run(monkeypatch, capsys, "plan", *options)
     assert (code, out) == (2, "")
     assert said in err.replace("\n", " ")
+
+
+def test_what_nothing_limits_has_no_highest_rate_and_may_bring_no_tuple(monkeypatch, capsys, tmp_path):
+    flow = tmp_path / "flow.yaml"
+    flow.write_text(
+        "dataflow: f\noperators: {a: {kind: source}, p: {model: pi}, z: {kind: sink}}\n"
+        "edges:\n  - {from: a, to: p, selectivity: 0}\n  - [p, z]\n"
+    )
+    code, _, err = run(monkeypatch, capsys, "plan", flow, "--have", "D3=1")
+    assert code == 2
+    assert "f has no highest rate, because no tuple reaches an operator" in err.replace("\n", " ")
+    _, out, _ = run(monkeypatch, capsys, "plan", flow, "--rate", "10", "--rehearse")
+    assert "Predicted: any rate, for nothing in the dataflow has a limit" in out
+    assert "Rehearsed at 10 tuples/s: stable, and no tuple reached a sink in the meantime" in out
+    _, out, _ = run(monkeypatch, capsys, "plan", flow, "--rate", "10", "--rehearse", "--json")
+    assert json.loads(out)["results"][-1]["observed_completion_ms_p99"] is None
 
 
 def test_a_name_cannot_break_the_drawing():

@@ -83,6 +83,24 @@ def test_without_a_rate_it_is_the_highest(monkeypatch, capsys, paths):
     assert total["batch_s"] == pytest.approx(20.0)
 
 
+def test_where_nothing_is_known_to_take_longer_with_more_rows_there_is_no_highest_rate(monkeypatch, capsys, tmp_path, paths):
+    flow = tmp_path / "frames.yaml"
+    flow.write_text(
+        "dataflow: frames\noperators:\n  lines: {kind: source, format: parquet, path: in}\n"
+        '  count: {kind: frame, function: "words:count"}\n  kept: {kind: sink, format: parquet, path: out}\n'
+        "edges:\n  - [lines, count]\n  - [count, kept]\n"
+    )
+    _, printed, _ = told(monkeypatch, capsys, "plan", flow, *paths[1:], "--rate", "500")
+    assert "Highest rate: not known, for nothing was measured that takes longer with more rows" in " ".join(printed.split())
+    assert "Not measured, and counted as nothing: count" in printed
+    _, printed, _ = told(monkeypatch, capsys, "plan", flow, *paths[1:], "--rate", "500", "--spark-conf", "--json")
+    total, *_, settings = documented_json.check(printed)["results"][-3:]
+    assert (total["predicted_rate"], "maxOffsetsPerTrigger" in settings) == (None, False)
+    code, _, beside = told(monkeypatch, capsys, "plan", flow, *paths[1:])
+    assert code == 2
+    assert "frames has no highest rate that is known" in beside
+
+
 def test_settings_for_spark_are_printed_alone(monkeypatch, capsys, paths):
     _, printed, _ = told(
         monkeypatch, capsys, "plan", *paths, "--rate", "500", "--slots", "4", "--trigger", "10", "--spark-conf"

@@ -98,6 +98,12 @@ def test_a_file_is_read_as_it_says(tmp_path):
     assert [one.model_name for one in read.operators] == ["source", "xml_parse", "store", "sink"]
 
 
+@pytest.mark.parametrize(("written", "number"), [("5e-1", 0.5), ("2E3", 2000.0), ("1.e+2", 100.0), ("1.5e-3", 0.0015)])
+def test_numbers_may_have_powers_of_ten_that_are_texts_to_yaml(written, number):
+    flow = parse_dataflow(TEXT.replace("selectivity: 0.5", f"selectivity: {written}"))
+    assert flow.edges[1].selectivity == number
+
+
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [

@@ -9,6 +9,7 @@ from evenly.dataflow.ends import check_added, check_ends
 from evenly.dataflow.files import dataflow_yaml, parse_dataflow
 from evenly.dataflow.functions import check_functions
 from evenly.dataflow.graph import Operator
+from evenly.dataflow.patterns import finds
 from evenly.dataflow.stages import only_source, stages_of
 from evenly.dataflow.unread import why_unread
 from evenly.errors import InvalidDataflow
@@ -78,6 +79,11 @@ class Needs(Caller):
         self.needed = needed
 
 
+class ClosesLater(Caller):
+    async def close(self):
+        """Of a session that the calls share."""
+
+
 class Silent:
     pass
 
@@ -126,6 +132,7 @@ KAFKA = "format: kafka, options: {kafka.bootstrap.servers: 'h:1', subscribe: t}"
         (ONE, function(ONE, "two"), 4, "is called with a row, and takes other arguments"),
         (ONE, function(ONE, "waits_and_makes"), 4, "is an async generator: let it return a list"),
         (ONE, function(ONE, "Needs"), 4, "made without arguments, and needs some"),
+        (ONE, function(ONE, "ClosesLater"), 4, "is a class with an async `close`, which nobody would run"),
         (ONE, function(ONE, "Silent"), 4, "objects are called with a row, and they do not take it"),
         (TWO, function(TWO, "makes"), 5, "is a generator: let it return one batch"),
         (THREE, function(THREE, "waits"), 6, "is an async function or a generator, which nobody would run here"),
@@ -215,14 +222,49 @@ def test_exactly_once_can_be_asked_of_all_sinks_and_needs_a_source_that_can_be_r
         refused(losing, exactly_once=True)
 
 
+@pytest.mark.parametrize("name", ["mode", "Mode"])
 @pytest.mark.parametrize("mode", ["overwrite", "Ignore", "error"])
-def test_a_table_that_would_keep_one_batch_of_a_stream_is_refused(mode):
-    table = parse_dataflow(YAML.replace(SINK, sink(f"format: table, path: t, options: {{mode: {mode}}}")), file="f.yaml")
+def test_a_table_that_would_keep_one_batch_of_a_stream_is_refused(name, mode):
+    table = parse_dataflow(YAML.replace(SINK, sink(f"format: table, path: t, options: {{{name}: {mode}}}")), file="f.yaml")
     check_ends(table)  # once, as a batch
     with pytest.raises(InvalidDataflow, match=r"f\.yaml, line 7: the sink 'sink' has the mode .* would not keep the rows"):
         check_added(table)
     for spared in ("format: table, path: t, options: {mode: append}", f"format: parquet, path: t, options: {{mode: {mode}}}"):
         check_added(parse_dataflow(YAML.replace(SINK, sink(spared)), file="f.yaml"))
+
+
+def test_two_sinks_of_a_table_keep_each_others_rows_or_are_refused():
+    def tables(one, other):
+        flow = Flow("f")
+        read = flow.source("read", format="rate")
+        read.sink("a", format="table", path="db.t", options=one)
+        read.sink("b", format="table", path="DB.T", options=other)
+        check_ends(flow.dataflow())
+
+    tables({}, {"mode": "Append"})
+    for modes in (({}, {"mode": "overwrite"}), ({"Mode": "ignore"}, {}), ({"mode": "overwrite"}, {"mode": "overwrite"})):
+        with pytest.raises(InvalidDataflow, match=r"'a' and 'b' are the same table, DB\.T, .* leave `mode` out of both"):
+            tables(*modes)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "at", "found"),
+    [
+        ("/d/*.json/", "/d/out.json/", True),
+        ("/d/*/", "/d/out/deep/", True),
+        ("/d/in*/", "/d/out/", False),
+        ("/d/{in,out}/", "/d/out/", True),
+        ("/d/{in,old}/", "/d/out/", False),
+        ("/d/[^a-n]ut/", "/d/out/", True),
+        ("/d/*/in/", "/d/out/", False),
+        ("/d/a,b/", "/d/a,b/", True),
+        ("/d.x/*/", "/dyx/out/", False),
+        ("/d/\\*/", "/d/out/", False),
+        ("/d/[/", "/d/out/", False),
+    ],
+)
+def test_a_pattern_of_a_source_finds_folders_as_hadoop_does(pattern, at, found):
+    assert finds(pattern, at) is found
 
 
 def test_what_is_asked_of_a_sink_is_written_and_read_back():
@@ -254,6 +296,8 @@ def test_two_sources_of_a_stream_are_refused_with_the_line_of_the_second():
         (lambda read: read.shuffle(2.5).row(one, schema="id long"), "got 2.5"),
         (lambda read: read.by_key(["a", "b"]).row(one, schema="id long"), "must be names, each once"),
         (lambda read: read.by_key("a").and_also(read).row(one, schema="id long"), "is given twice"),
+        (lambda read: read.where("").row(one, schema="id long"), "a condition must be SQL, got ''"),
+        (lambda read: read.where("id > 1").where(None).row(one, schema="id long"), "must be SQL, got None"),
         (lambda read: read.row(5, schema="id long", name="five"), "is a int and not a function"),
         (lambda read: read.and_also(Flow("other").source("x", format="rate")).row(one, schema="id"), "of another Flow"),
     ],

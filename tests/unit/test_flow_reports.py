@@ -5,10 +5,18 @@ from __future__ import annotations
 import sys
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from evenly.costs.meter import CostMeter
+from evenly.costs.report import InstanceReport
 from evenly.dataflow.reports import Counted, WorkerReport, by_instance, measured
+
+pytest.importorskip("pyspark")
+from evenly.worker.calling import Calls
+from evenly.worker.executing import Work, executor
+from evenly.worker.many_results import many_results
+from evenly.worker.results import Shape
 
 
 def report(instance, rows, busy_s, *, begun_s=0.0, ended_s=10.0, threads=1, cpu_s=1.0, peak=100):
@@ -44,6 +52,17 @@ def test_reports_by_cost_are_told_like_others():
     assert (found.rows_in, found.busy_s, found.span_s, found.threads, found.waiting_s) == (2, 2.0, 3.0, 2, 4.0)
     assert found.cpu_pct is None
     assert found.peak_bytes is None
+
+
+def test_rows_that_leave_an_operator_by_cost_are_those_that_it_gave():
+    shape = Shape(pa.schema([("v", pa.int64())]))
+    results = pa.list_(pa.struct([("v", pa.int64())]))
+    calls = Calls(many_results(lambda row: [row.v] * row.v, shape))
+    work = Work(calls, Shape(pa.schema([("results", results)])), ("v",))
+    *_, told = executor(work)(iter([pa.RecordBatch.from_pydict({"v": [0, 1, 5]})]))
+    report = InstanceReport.from_bytes(told.column(1)[0].as_py())
+    found = measured([WorkerReport.of_costs(report, "op", 1)])["op"]
+    assert (found.rows_in, found.rows_out, found.selectivity) == (3, 6, 2.0)
 
 
 def test_instances_are_in_order_and_small():

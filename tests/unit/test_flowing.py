@@ -236,6 +236,20 @@ def test_async_functions_and_classes_are_called():
     assert Counting.closed == 1
 
 
+def test_an_async_row_that_fails_while_others_wait_is_told():
+    async def fails(row):
+        await asyncio.sleep(0.01 if row.v else 0.2)
+        if row.v:
+            raise ValueError("one")
+        return row
+
+    before = threading.active_count()
+    with pytest.raises(FunctionFailed, match=r"the operator 'op0' raised ValueError: one; on \{\"v\": 1"):
+        ran(chain(fails, threads=3), [0, 0, 1])
+    while threading.active_count() > before:
+        time.sleep(0.01)
+
+
 def test_what_is_on_its_way_is_bounded():
     """No more is read from Spark than the operators can hold: the rest waits there."""
     done, outstanding = [], []

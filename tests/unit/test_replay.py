@@ -114,7 +114,41 @@ def test_types_are_made_those_of_spark(tmp_path):
     assert batch["at"].cast(pa.int64()).to_pylist() == [1_000_000]
 
 
+def test_moments_of_any_year_are_read_from_older_timestamps(tmp_path):
+    moments = pa.array(["9999-12-31 23:59:59.999999", "0001-01-01 00:00:00", None]).cast(pa.timestamp("us"))
+    pq.write_table(pa.table({"at": moments}), tmp_path / "a.parquet", use_deprecated_int96_timestamps=True)
+    schema = pa.schema([("at", pa.timestamp("us", "UTC")), ("arrived", pa.timestamp("us", "UTC"))])
+    (spans,) = ReplayedFiles.at(str(tmp_path), ["at"]).spans(0, 3, 1)
+    (batch,) = replayed(spans, Offered(3, rate=1.0), schema, "arrived")
+    assert batch["at"].cast(pa.timestamp("us")).equals(moments)
+
+
+def test_files_are_those_that_spark_reads(files):
+    (files / "old").mkdir()
+    pq.write_table(pa.table({"id": [99]}), files / "old" / "d.parquet")
+    (files / "none.parquet").write_bytes(b"")
+    assert ReplayedFiles.at(str(files), ["id"]).rows == 37
+    (files / "notes.txt").write_text("none of Parquet's")
+    with pytest.raises(InvalidDataflow, match=r"notes\.txt is not Parquet, or is damaged"):
+        ReplayedFiles.at(str(files), ["id"])
+    (files / "notes.txt").unlink()
+    (files / "day=1").mkdir()
+    pq.write_table(pa.table({"id": [99]}), files / "day=1" / "d.parquet")
+    with pytest.raises(InvalidDataflow, match=r"day=1/d\.parquet is in a folder that is named by a column"):
+        ReplayedFiles.at(str(files), ["id"])
+
+
 def test_what_cannot_be_replayed_is_said(tmp_path, files):
+    with pytest.raises(
+        InvalidDataflow, match="the column 'id' cannot be replayed, for it is kept as int64 and is to be binary"
+    ):
+        ReplayedFiles.at(str(files), ["id"]).check_types(pa.schema([("id", pa.binary())]))
+    plain = [("metadata", pa.binary()), ("value", pa.binary())]
+    (tmp_path / "shredded").mkdir()
+    variants = pa.array([[None]], pa.list_(pa.struct([*plain, ("typed_value", pa.int64())])))
+    pq.write_table(pa.table({"v": variants}), tmp_path / "shredded" / "v.parquet")
+    with pytest.raises(InvalidDataflow, match=r"the column 'v' cannot be replayed, for it is kept as list<.*typed_value"):
+        ReplayedFiles.at(str(tmp_path / "shredded"), ["v"]).check_types(pa.schema([("v", pa.list_(pa.struct(plain)))]))
     with pytest.raises(InvalidDataflow, match="there is nothing at"):
         ReplayedFiles.at(str(tmp_path / "none"), ["id"])
     with pytest.raises(InvalidDataflow, match=r"a\.parquet has no column 'day'"):

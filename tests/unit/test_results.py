@@ -7,6 +7,7 @@ import io
 import pyarrow as pa
 import pytest
 
+from evenly.worker.many_results import many_results
 from evenly.worker.results import Shape, nulls_of, results_in
 from evenly.worker.rows import row_class
 
@@ -75,3 +76,52 @@ def test_nothing_one_result_or_many():
     assert results_in([(1, 2), (3, 4)]) == [(1, 2), (3, 4)]
     assert results_in(iter("ab")) == ["a", "b"]
     assert results_in("ab") == ["ab"]
+
+
+@pytest.mark.parametrize("value", ["ab", b"ab", {"a": 1}])
+@pytest.mark.parametrize(
+    ("kind", "held"), [(pa.list_(pa.string()), lambda it: it), (pa.list_(pa.list_(pa.int8())), lambda it: [it])]
+)
+def test_what_is_no_list_is_not_taken_apart(value, kind, held):
+    """A function of `text.split()` for a schema of one list gives many results, each a text: not a list of its letters."""
+    _, wrong = Shape(pa.schema([("words", kind), ("n", pa.int8())])).columns([{"words": held(value), "n": 1}])
+    assert "it is not a list; a list that a function returns is many results" in str(wrong[0])
+
+
+STRICT = pa.field("item", pa.int32(), nullable=False)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "said"),
+    [
+        (pa.struct([STRICT, ("b", pa.int32())]), (None, 1), "a null inside where the schema has none"),
+        (pa.list_(STRICT), [1, None], "a null inside where the schema has none"),
+        (pa.map_(pa.string(), STRICT), {"k": None}, "a null inside where the schema has none"),
+        (pa.list_(pa.struct([STRICT])), [None, (None,)], "a null inside where the schema has none"),
+        (pa.map_(pa.string(), pa.string()), [None], "a map is a dict, or a list of pairs"),
+        (pa.map_(pa.string(), pa.string()), ["ab"], "a map is a dict, or a list of pairs"),
+        (pa.map_(pa.string(), pa.string()), "ab", "a map is a dict, or a list of pairs"),
+    ],
+)
+def test_what_arrow_would_take_for_something_else_is_told(kind, value, said):
+    shape = Shape(pa.schema([("x", kind), ("n", pa.int8())]))
+    columns, wrong = shape.columns([{"x": value, "n": 1}, {"x": None, "n": 2}])
+    assert list(wrong) == [0]
+    assert said in str(wrong[0])
+    assert columns[0].null_count == 2
+
+
+def test_a_number_is_no_time():
+    _, wrong = Shape(pa.schema([("at", pa.time64("us"))])).columns([5])
+    assert "it is not a time" in str(wrong[0])
+
+
+def test_a_list_that_a_generator_fills_again_is_that_of_each_result():
+    def growing(_row):
+        held = []
+        for number in range(3):
+            held.append(number)
+            yield {"held": held}
+
+    shape = Shape(pa.schema([("held", pa.list_(pa.int64()))]))
+    assert many_results(growing, shape)(None) == {"results": [([0],), ([0, 1],), ([0, 1, 2],)]}

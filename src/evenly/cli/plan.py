@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import replace
@@ -169,8 +170,8 @@ def _results(
     if run is not None:
         results[-1] |= {
             "stable": run.stable,
-            "observed_completion_ms_mean": run.completion_ms_mean,
-            "observed_completion_ms_p99": run.completion_ms_p99,
+            "observed_completion_ms_mean": _told(run.completion_ms_mean),
+            "observed_completion_ms_p99": _told(run.completion_ms_p99),
         }
     if settings is not None:
         results.append({"operator": "spark", **settings})
@@ -184,9 +185,10 @@ def _print_more(moved: Replan | None, run: Rehearsal | None, page: Path | None) 
             f"{moved.started} start, {moved.stopped} stop",
         )
     if run is not None:
+        completion = f"completion time {run.completion_ms_mean:,.0f} ms on average, {run.completion_ms_p99:,.0f} ms at p99"
         say(
-            f"Rehearsed at {plain(run.rate, 6)} tuples/s: {'stable' if run.stable else 'not stable'}, completion time "
-            f"{run.completion_ms_mean:,.0f} ms on average, {run.completion_ms_p99:,.0f} ms at p99",
+            f"Rehearsed at {plain(run.rate, 6)} tuples/s: {'stable' if run.stable else 'not stable'}, "
+            f"{completion if run.completion_ms.size else 'and no tuple reached a sink in the meantime'}",
         )
     if page is not None:
         note(f"Page: {page}")
@@ -250,9 +252,12 @@ def _print(one: Plan, models: Models) -> None:
     _print_machines(one)
     prediction = one.prediction
     sure = f" (95 %: {plain(prediction.low, 4)} to {plain(prediction.high, 4)})" if prediction.low < prediction.high else ""
+    if math.isinf(prediction.rate):
+        say(f"Predicted: any rate, for {prediction.binding}")
+        return
     say(
         f"Predicted with {prediction.assumptions.routing} routing: {plain(prediction.rate, 4)} tuples/s{sure}. First to break: "
-        f"{prediction.binding.operator}: {prediction.binding.why}",
+        f"{prediction.binding}",
     )
     other = replace(
         prediction.assumptions, routing="shuffle" if prediction.assumptions.routing == "slot-aware" else "slot-aware"
@@ -268,6 +273,11 @@ def _print(one: Plan, models: Models) -> None:
         say(f"{one.placement.extra_slots} slots more than the {one.placement.allocation.slots} allocated were needed")
     if every["price_per_hour"] is not None:
         say(f"Price: {_number(every['price_per_hour'])} per hour")
+
+
+def _told(value: float) -> float | None:
+    """JSON has only numbers that are numbers."""
+    return value if math.isfinite(value) else None
 
 
 def _number(value: object) -> str:
@@ -304,7 +314,7 @@ def _print_comparison(plans: list[Plan], models: Models) -> None:
                 str(len(one.placement.cluster.machines)),
                 plain(by["shuffle"].prediction.rate, 4),
                 plain(by["slot-aware"].prediction.rate, 4),
-                str(one.prediction.binding.operator),
+                one.prediction.binding.operator or "",
             )
         )
     print_table(_PAIR_HEADINGS, lines, left=(0, len(_PAIR_HEADINGS) - 1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import typer
@@ -70,12 +71,12 @@ def _print(plan: SparkPlan, rival: SparkPlan, cores: int) -> None:
     )
     lines = [_line(plan, stage, batch_s) for stage in plan.stages]
     outside_s = plan.fixed_s
-    lines.append(("Spark, beside its stages", "", "", plain(outside_s), f"{100.0 * outside_s / batch_s:.0f}"))
+    lines.append(("Spark, beside its stages", "", "", plain(outside_s), _part_of(outside_s, batch_s)))
     lines.append(("a batch", "", "", plain(batch_s), "100"))
     print_table(_HEADINGS, lines, folded=0, section=lambda line: line[0] == "a batch")
     first = plan.first_to_break
     say(
-        f"Highest rate: {plain(plan.peak_rate, 4)} rows/s" + (f". First to break: {first}" if first else ""),
+        f"Highest rate: {plan.told_peak}" + (f". First to break: {first}" if first else ""),
         "" if plan.holds else ". It does not hold the rate: give more --slots or a longer --trigger",
     )
     if plan.holds:
@@ -83,7 +84,7 @@ def _print(plan: SparkPlan, rival: SparkPlan, cores: int) -> None:
             f"Completion time: about {plain(plan.completion_s_mean)} s on average, {plain(plan.completion_s_p99)} s at p99, "
             "from a row's arrival to the end of its batch",
         )
-    if rival.allocation != plan.allocation:
+    if rival.allocation != plan.allocation and math.isfinite(plan.peak_rate):
         times = f"; this plan carries {plan.peak_rate / rival.peak_rate:.2f} times as much" if rival.peak_rate > 0.0 else ""
         say(f"With one thread per task (LSA): {plain(rival.peak_rate, 4)} rows/s{times}")
     if plan.unmeasured:
@@ -100,7 +101,12 @@ def _line(plan: SparkPlan, stage: PlannedStage, batch_s: float) -> tuple[str, ..
     names = [f"{name} ×{plan.threads[name]}" if name in plan.threads else name for name in stage.operators]
     took_s = stage.seconds(plan.rows_per_batch)
     entering = plan.rate * max(stage.rows_in.values(), default=0.0)
-    return " + ".join(names), str(stage.tasks), plain(entering, 4), plain(took_s), f"{100.0 * took_s / batch_s:.0f}"
+    return " + ".join(names), str(stage.tasks), plain(entering, 4), plain(took_s), _part_of(took_s, batch_s)
+
+
+def _part_of(seconds: float, batch_s: float) -> str:
+    """In percent; of a batch that takes no time, nothing."""
+    return f"{100.0 * seconds / batch_s:.0f}" if batch_s > 0.0 else ""
 
 
 def _unmeasured(plan: SparkPlan) -> str:

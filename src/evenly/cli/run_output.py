@@ -234,10 +234,11 @@ def _compared_line(it: ComparedOperator) -> tuple[str, ...]:
 
 
 def _predicted(it: Verdict) -> str:
+    breaks = f"{_shown(it.predicted_peak_rate)} rows/s, {it.predicted_to_break or 'no operator'} first"
     return (
         f"Planned for {_shown(it.planned_rate)} rows/s, observed {_shown(it.rate)}; a batch predicted to take "
-        f"{_shown(it.predicted_batch_s)} s takes {_shown(it.batch_s)} s. Predicted to break: {_shown(it.predicted_peak_rate)} "
-        f"rows/s, {it.predicted_to_break or 'no operator'} first"
+        f"{_shown(it.predicted_batch_s)} s takes {_shown(it.batch_s)} s. Predicted to break: "
+        f"{breaks if _finite(it.predicted_peak_rate) is not None else 'at no rate that is known'}"
     )
 
 

@@ -39,7 +39,8 @@ class InstanceReport:
     - `rest`: the moments (count, sum, squares) of all other ids together;
     - `columns`: arrays of int64 or float64 by name, as much as the caller wants to carry, or None;
     - `timed`: rows that were really timed (0: as many as are counted);
-    - `cpu_s`, `peak_bytes`: cpu time of the Python worker for the task, and the most memory it has held (None: not told).
+    - `cpu_s`, `peak_bytes`: cpu time of the Python worker for the task, and the most memory it has held (None: not told);
+    - `results`: what its rows gave, where a row may give none or many (None: one for each).
     """
 
     instance: int
@@ -60,6 +61,7 @@ class InstanceReport:
     timed: int = 0
     cpu_s: float | None = None
     peak_bytes: int | None = None
+    results: int | None = None
 
     @property
     def moments(self) -> Moments:
@@ -149,6 +151,7 @@ _SCALARS = (
     "timed",
     "cpu_s",
     "peak_bytes",
+    "results",
 )
 
 

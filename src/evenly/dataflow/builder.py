@@ -87,6 +87,8 @@ class Stream:
 
     def where(self, condition: str) -> Stream:
         """Only rows for which a condition in SQL holds, and all that were given before."""
+        if not (isinstance(condition, str) and condition.strip()):
+            raise InvalidDataflow(f"a condition must be SQL, got {condition!r}")
         return Stream(self.flow, tuple(replace(edge, where=_both(edge.where, condition)) for edge in self.edges))
 
     def selectivity(self, selectivity: float) -> Stream:

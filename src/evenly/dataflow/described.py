@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,6 +19,7 @@ from evenly.errors import EvenlyError
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _DEEPEST = 12
+_POWER = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
 _PLAIN = {"str", "int", "float", "bool", "null"}
 Text = TypeVar("Text", bound=str)
 
@@ -70,8 +72,8 @@ class Described:
         return self.value
 
     def number(self, what: str, *, least: float = -math.inf, most: float = math.inf, above: float = -math.inf) -> float:
-        """A finite number in the range."""
-        number = self.value
+        """A finite number in the range. `1e-3` is one, though YAML takes only `1.0e-3` for it."""
+        number = float(self.written) if isinstance(self.value, str) and _POWER.fullmatch(self.written) else self.value
         if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
             raise self.error(f"{what} must be a number, got {self._shown()}")
         if not (least <= number <= most and number > above):

@@ -36,9 +36,26 @@ def check_ends(flow: Dataflow, *, exactly_once: bool = False) -> None:
             _check(flow, one)
         if one.kind == "sink" and (one.exactly_once or exactly_once):
             _check_once(flow, one)
+    _check_tables(flow)
     if exactly_once or any(one.exactly_once for one in flow.operators):
         for one in flow.operators:
             _check_read_again(flow, one)
+
+
+def _check_tables(flow: Dataflow) -> None:
+    """Refuse sinks of one table, one of which would replace what the other has written, or be left out for it."""
+    known: dict[str, Operator] = {}
+    for one in flow.operators:
+        if one.kind != "sink" or one.format != TABLE:
+            continue
+        other = known.setdefault(one.path.lower(), one)
+        modes = {option(it, "mode", _ADDED).lower() for it in (one, other)}
+        if other is not one and modes != {_ADDED}:
+            raise flow.error(
+                f"{other.name!r} and {one.name!r} are the same table, {one.path}, and one has a mode that does not keep the "
+                "rows of the other: leave `mode` out of both, or give each its own table",
+                one,
+            )
 
 
 def _check_read_again(flow: Dataflow, one: Operator) -> None:
@@ -68,10 +85,15 @@ def _check_once(flow: Dataflow, one: Operator) -> None:
     )
 
 
+def option(one: Operator, name: str, usual: str = "") -> str:
+    """An option of Spark's, which has no case."""
+    return next((value for key, value in one.options.items() if key.lower() == name), usual)
+
+
 def check_added(flow: Dataflow) -> None:
     """Refuse sinks of a stream that would keep one batch only. Files have a folder for each batch, whatever their mode."""
     for one in flow.operators:
-        mode = one.options.get("mode", _ADDED).lower()
+        mode = option(one, "mode", _ADDED).lower()
         if one.kind == "sink" and one.format not in (*FILES, _NOWHERE) and mode != _ADDED:
             raise flow.error(
                 f"the sink {one.name!r} has the mode {mode!r}: of a stream it would not keep the rows of all batches. Leave "
@@ -113,7 +135,7 @@ def _check_options(flow: Dataflow, one: Operator, what: str) -> None:
         value, most = one.options[name], _NUMBERS[name]
         if not (value.isdecimal() and 1 <= int(value) <= most):
             raise flow.error(f"the option {name!r} of {what} must be a number from 1 to {most}, got {value!r}", one)
-    mode = one.options.get("mode", _MODES[0])
+    mode = option(one, "mode", _MODES[0])
     if one.kind == "sink" and mode.lower() not in _MODES:
         raise flow.error(f"the mode of {what} must be one of {', '.join(_MODES)}, got {mode!r}", one)
 

@@ -54,6 +54,8 @@ def _unfit_class(one: Operator, found: type) -> str:
     called = _call_of(found)
     if called is None or not _takes(called, 2):
         return f"is a class whose objects are called with {gets[0]}, and they do not take it: give it such a __call__"
+    if inspect.iscoroutinefunction(getattr(found, "close", None)):
+        return "is a class with an async `close`, which nobody would run: make it a plain one"
     return "" if _takes(found, 0) else "is a class that is made without arguments, and needs some: give them defaults"
 
 

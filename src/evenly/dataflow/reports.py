@@ -50,8 +50,9 @@ class WorkerReport:
 
     @classmethod
     def of_costs(cls, report: InstanceReport, operator: str, threads: int) -> WorkerReport:
-        """The same of an operator whose rows were dealt by cost, each of which gives one row."""
-        counted = Counted(operator, report.rows, report.rows, report.busy_s, threads)
+        """The same of an operator whose rows were dealt by cost."""
+        left = report.rows if report.results is None else report.results
+        counted = Counted(operator, report.rows, left, report.busy_s, threads)
         cpu_s = math.nan if report.cpu_s is None else report.cpu_s
         return cls(report.instance, report.first_s, report.last_s, cpu_s, report.peak_bytes or 0, (counted,))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -45,7 +46,7 @@ class Plan:
         facts: dict[str, object] = {
             "planned rate": f"{plain(self.rate, 6)} tuples/s",
             "predicted rate": f"{plain(self.prediction.rate, 6)} tuples/s{'' if self.holds else ': below the planned one'}",
-            "bound by": f"{self.prediction.binding.operator}: {self.prediction.binding.why}",
+            "bound by": str(self.prediction.binding),
             "threads": self.placement.allocation.threads,
             "slots": self.placement.slots,
             "machines": f"{len(cluster.machines)}: {cluster.named()}",
@@ -108,8 +109,8 @@ def highest_rate(
 
     def attempt(rate: float) -> Plan | None:
         try:
-            return plan(
-                dataflow, models, rate, allocation=allocation, mapping=mapping, machines=machines, assumptions=assumptions
+            return _limited(
+                plan(dataflow, models, rate, allocation=allocation, mapping=mapping, machines=machines, assumptions=assumptions)
             )
         except DoesNotFit:
             return None
@@ -135,6 +136,15 @@ def highest_rate(
             best, rate = following, following.rate
         gap /= 2.0
     return best
+
+
+def _limited(one: Plan) -> Plan:
+    if math.isinf(one.prediction.rate):
+        raise InvalidParameter(
+            f"{one.placement.allocation.dataflow.name} has no highest rate, because no tuple reaches an operator whose model "
+            "has one: give a rate, or operators with models and edges with selectivity"
+        )
+    return one
 
 
 def compare_pairs(

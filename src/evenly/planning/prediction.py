@@ -59,6 +59,9 @@ class Limit:
     slot: int | None
     why: str
 
+    def __str__(self) -> str:
+        return self.why if self.operator is None else f"{self.operator}: {self.why}"
+
 
 @dataclass(frozen=True)
 class Usage:

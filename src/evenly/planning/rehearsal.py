@@ -38,13 +38,13 @@ class Rehearsal:
 
     @property
     def completion_ms_mean(self) -> float:
-        """Mean time from source to sink after warm-up."""
-        return float(self.completion_ms.mean())
+        """Mean time from source to sink after warm-up; not a number if no tuple came so far."""
+        return float(self.completion_ms.mean()) if self.completion_ms.size else math.nan
 
     @property
     def completion_ms_p99(self) -> float:
-        """The time from source to sink that one tuple in a hundred exceeds."""
-        return float(np.quantile(self.completion_ms, 0.99))
+        """The time from source to sink that one tuple in a hundred exceeds; not a number if none came so far."""
+        return float(np.quantile(self.completion_ms, 0.99)) if self.completion_ms.size else math.nan
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def rehearse(
         _core_slope(found, left, seconds) if assumed.contention != "none" else 0.0
         for found, left in zip(bursts, _cores(placement, shares), strict=True)
     )
-    late_ms = np.concatenate([1e3 * took[born >= WARM_UP * seconds] for born, took in done])
+    late_ms = np.concatenate([np.empty(0), *(1e3 * took[born >= WARM_UP * seconds] for born, took in done)])
     stable = max(slopes.values(), default=0.0) <= how.slope and max(cores, default=0.0) <= how.slope
     usage = tuple(Usage(float(cpu), float(memory)) for cpu, memory in busy.T)
     return Rehearsal(rate, stable, slopes, cores, late_ms, usage)

@@ -8,19 +8,22 @@ from evenly.errors import InvalidParameter
 from evenly.planning.plan import Plan
 
 _JVM_PART, _OVERHEAD_PART = 0.5, 0.15
+_DAY_S = 86_400.0
 _CONCURRENCY = "spark.sql.execution.pythonUDF.arrow.concurrency.level"
 
 
 def spark_settings(plan: Plan, *, trigger_s: float = 10.0, headroom_pct: float = 10.0) -> dict[str, str]:
-    """Executors, cores, memory and parallelism for a plan. `trigger_s` (above 0): the trigger interval of a stream.
+    """Executors, cores, memory and parallelism for a plan. `trigger_s` (above 0, below a day): the trigger of a stream.
 
     An executor is a machine of the largest size in the plan, its cores are the slots, so a smaller last machine is
     rounded up to one. Dynamic allocation is off: it would undo the plan. Threads beyond one per slot are a pool inside the
     operator's Python function. Shuffle partitions are fixed once a streaming query has a checkpoint, so plan for the
     peak rate.
     """
-    if not trigger_s > 0.0 or headroom_pct < 0.0:
-        raise InvalidParameter(f"trigger_s must be above 0 and headroom_pct at least 0, got {trigger_s} and {headroom_pct}")
+    if not 0.0 < trigger_s < _DAY_S or not 0.0 <= headroom_pct < math.inf:
+        raise InvalidParameter(
+            f"trigger_s must be above 0 and below a day, and headroom_pct at least 0, got {trigger_s:g} and {headroom_pct:g}"
+        )
     cluster = plan.placement.cluster
     largest = max((one.size for one in cluster.machines), key=lambda size: size.slots)
     executors = math.ceil(cluster.slots / largest.slots)

@@ -95,7 +95,7 @@ def _execute(work: Work, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Recor
     output = work.output()
     try:
         for stretch, made in _run(work, _parts(work, batches, measured)):
-            measured.add(stretch)
+            measured.add(stretch, made)
             yield from made
     finally:
         if isinstance(work.calls.function, ManyResults):
@@ -258,6 +258,7 @@ class _Measured:
         self._work = work
         self._meter = CostMeter()
         self._rows = self._errors = 0
+        self._results = 0 if isinstance(work.calls.function, ManyResults) else None
         self._busy_s = self._estimated_s = self._completion_s = 0.0
         self._first_s = self._begun_s = self._last_s = 0.0
         self._cpu_s = time.process_time()
@@ -278,8 +279,10 @@ class _Measured:
             self._candidates.append([numbers(batch, name, np.int64)[: most - begin] for name in names])
         return np.arange(begin, self._seen)
 
-    def add(self, stretch: Stretch) -> None:
+    def add(self, stretch: Stretch, made: list[pa.RecordBatch]) -> None:
         work = self._work
+        if self._results is not None:  # a list of them for each row
+            self._results += sum(len(batch.column(0).flatten()) for batch in made)
         sizes = np.ones(len(stretch.ids), np.int64) if stretch.sizes is None else stretch.sizes
         self._rows += len(stretch.ids)
         self._errors += int(sum(sizes[at] for at in stretch.failures))
@@ -320,7 +323,8 @@ class _Measured:
             errors=self._errors,
             columns=columns,
         )
-        return replace(report, cpu_s=time.process_time() - self._cpu_s, peak_bytes=peak_bytes()).to_bytes()
+        cpu_s = time.process_time() - self._cpu_s
+        return replace(report, cpu_s=cpu_s, peak_bytes=peak_bytes(), results=self._results).to_bytes()
 
 
 def _of_rows(stretch: Stretch, sizes: I64, timed: I64) -> tuple[I64, F64]:

@@ -142,7 +142,6 @@ class _Operator:
         waits = any(map(inspect.iscoroutinefunction, ways))
         self._called = self._awaited if waits else called
         self._local = threading.local()
-        self._runners: list[asyncio.Runner] = []
         self._kind: type[Row] | None = None
         self.rows_in = self.rows_out = 0
         self.busy_s = 0.0
@@ -195,8 +194,7 @@ class _Operator:
 
     def __exit__(self, _kind: object, ended: BaseException | None, _trace: object) -> None:
         """Close what the operator has; an error of that is told, unless another one has ended the task already."""
-        for runner in self._runners:
-            runner.close()
+        self.end_calls()
         close = getattr(self._function, "close", None)
         if not (self._made and callable(close)):
             return
@@ -212,8 +210,12 @@ class _Operator:
     def _awaited(self, payload: Any) -> Any:
         if not hasattr(self._local, "runner"):
             self._local.runner = asyncio.Runner()
-            self._runners.append(self._local.runner)
         return self._local.runner.run(self._function(payload))
+
+    def end_calls(self) -> None:
+        """This thread calls nothing more. Its event loop is closed by itself: another thread could not while it runs."""
+        if hasattr(self._local, "runner"):
+            self._local.runner.close()
 
     def _failed(self, payload: Any, error: BaseException) -> EvenlyError:
         return failure(payload, error, of=f"the operator {self.node.name!r}", advice=_ADVICE)
@@ -363,6 +365,7 @@ class _Threaded:
                 with self._changed:
                     self._error = self._error or error
                     self._changed.notify_all()
+        operator.end_calls()
 
     def _kept(self, at: int, row: Row, new: list[Any], took_s: float) -> None:
         """Results of a row are kept until there are enough, or nothing else is to be called."""

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
-from evenly.worker.results import Shape, results_in
+from evenly.worker.results import Shape, owning, results_in
 
 
 def many_results(function: Callable[..., Any], shape: Shape) -> Callable[[Any], Any]:
@@ -23,7 +23,7 @@ class ManyResults:
     """Calls a function, and gives all results of a row at once."""
 
     def __init__(self, function: Callable[..., Any], shape: Shape) -> None:
-        self._given, self._shape = function, shape
+        self._given, self._shape, self._owned = function, shape, owning(shape.schema)
         self._run = uuid.uuid4().hex  # Spark takes stages that are alike for one, also those of two runs at once
 
     def __call__(self, row: Any) -> dict[str, Any]:
@@ -45,7 +45,7 @@ class ManyResults:
         return self._made
 
     def _told(self, value: Any) -> dict[str, Any]:
-        return {"results": [self._shape.taken(one) for one in results_in(value)]}
+        return {"results": [self._shape.taken(one) for one in results_in(value, self._owned)]}
 
 
 class _Waiting(ManyResults):

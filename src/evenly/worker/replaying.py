@@ -22,6 +22,7 @@ from evenly.errors import CheckpointMismatch, InvalidDataflow
 
 _KEPT_BYTES = 64 * 2**20
 """What a worker keeps of the row groups that it has decoded, so that it decodes one once for many batches."""
+_ALIKE = "write what is to be replayed as files that all have the same columns, none of them in the names of folders"
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,8 @@ class ReplayedFiles:
 
     @classmethod
     def at(cls, path: str, columns: list[str]) -> ReplayedFiles:
-        """Of a file or folder; all files must have these columns, of the same types."""
+        """Of a file or folder, as Spark reads it: without folders in it and files of no bytes. All files must have these
+        columns, of the same types."""
         system, root = _located(path)
         info = system.get_file_info(root)
         if info.type == fs.FileType.NotFound:
@@ -59,19 +61,15 @@ class ReplayedFiles:
         files = {
             one.path: (int(one.size or 0), int(one.mtime_ns or 0))
             for one in found
-            if one.type == fs.FileType.File
-            and (one is info or not any(part.startswith(("_", ".")) for part in one.path[hidden:].split("/")))
+            if one.type == fs.FileType.File and (one is info or (one.size and _is_read(one.path, one.path[hidden:].split("/"))))
         }
         groups = []
         footers: dict[str, int] = {}
         kinds: dict[str, tuple[str, str]] = {}
         for file in sorted(files):
-            with pq.ParquetFile(file, filesystem=system) as opened:
+            with _opened(system, file) as opened:
                 if lacking := [name for name in columns if name not in opened.schema_arrow.names]:
-                    raise InvalidDataflow(
-                        f"{file} has no column {lacking[0]!r}: write what is to be replayed as files that all have the same "
-                        "columns, none of them in the names of folders"
-                    )
+                    raise InvalidDataflow(f"{file} has no column {lacking[0]!r}: {_ALIKE}")
                 for name in columns if opened.metadata.num_rows else []:
                     other = _told_type(opened.schema_arrow.field(name).type)
                     first, kind = kinds.setdefault(name, (file, other))
@@ -106,6 +104,18 @@ class ReplayedFiles:
             for file, group, rows in self.groups
         )
         return f"{zlib.crc32(told.encode()):08x}"
+
+    def check_types(self, schema: pa.Schema) -> None:
+        """Refuse columns that are not kept as what they are to be: a variant, which Spark alone can read."""
+        system, path = _located(self.groups[0][0])
+        with _opened(system, path) as opened:
+            for wanted in schema:
+                kind = opened.schema_arrow.field(wanted.name).type
+                if not _becomes(kind, wanted.type):
+                    raise InvalidDataflow(
+                        f"the column {wanted.name!r} cannot be replayed, for it is kept as {kind} and is to be {wanted.type}: "
+                        "write the files with it cast, such as to text, or leave it out"
+                    )
 
     def check(self, offered: Offered, path: str, *, loops: bool) -> None:
         """Refuse to go on where other files were replayed, or rows beyond these, which begin again only if it `loops`."""
@@ -165,7 +175,7 @@ def _group(span: Span, schema: pa.Schema, arrival: str) -> pa.Table:
         _decoded.move_to_end(asked)
         return _decoded[asked]
     system, path = _located(span.file)
-    with pq.ParquetFile(path, filesystem=system) as opened:
+    with _opened(system, path) as opened:
         table = opened.read_row_group(span.group, columns=[field.name for field in fields], use_threads=False)
     table = table.select([field.name for field in fields]).cast(pa.schema(fields)).combine_chunks()
     while _decoded and sum(it.nbytes for it in _decoded.values()) + table.nbytes > _KEPT_BYTES:
@@ -173,6 +183,40 @@ def _group(span: Span, schema: pa.Schema, arrival: str) -> pa.Table:
     if table.nbytes <= _KEPT_BYTES:
         _decoded[asked] = table
     return table
+
+
+def _is_read(path: str, parts: list[str]) -> bool:
+    """Whether Spark reads a file, by its path below the folder."""
+    if any(part.startswith(("_", ".")) for part in parts):
+        return False
+    if any("=" in part for part in parts[:-1]):
+        raise InvalidDataflow(f"{path} is in a folder that is named by a column: {_ALIKE}")
+    return len(parts) == 1
+
+
+def _opened(system: fs.FileSystem, path: str) -> pq.ParquetFile:
+    """A file whose older timestamps (INT96, which Spark writes unless told otherwise) are microseconds, as Spark has them: as
+    nanoseconds no year before 1678 or after 2262 has one."""
+    try:
+        return pq.ParquetFile(path, filesystem=system, coerce_int96_timestamp_unit="us")
+    except pa.ArrowInvalid as error:
+        raise InvalidDataflow(f"{path} is not Parquet, or is damaged ({error}): remove it") from error
+
+
+def _becomes(kind: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether Arrow makes one type of the other without leaving out fields, such as those of a variant that are kept apart."""
+    if pa.types.is_struct(kind) and pa.types.is_struct(wanted):
+        inner = {field.name: field.type for field in wanted}
+        return {field.name for field in kind} == inner.keys() and all(_becomes(it.type, inner[it.name]) for it in kind)
+    if pa.types.is_map(kind) and pa.types.is_map(wanted):
+        return _becomes(kind.key_type, wanted.key_type) and _becomes(kind.item_type, wanted.item_type)
+    if all(hasattr(it, "value_type") and not pa.types.is_dictionary(it) for it in (kind, wanted)):
+        return _becomes(kind.value_type, wanted.value_type)
+    try:
+        pa.nulls(0, kind).cast(wanted)
+    except pa.ArrowException:
+        return False
+    return True
 
 
 def _told_type(kind: pa.DataType) -> str:

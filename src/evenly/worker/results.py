@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import date, datetime, time, timedelta
 from functools import cached_property
 from typing import Any
 
@@ -281,15 +281,43 @@ def _converter(kind: pa.DataType) -> Callable[[Any], Any] | None:
     if pa.types.is_temporal(kind):
         return _time_converter(kind)
     if pa.types.is_struct(kind):
-        names, inner = [field.name for field in kind], [_converter(field.type) for field in kind]
+        names, inner = [field.name for field in kind], [_inner(field) for field in kind]
         return lambda value: _as_struct(value, names, inner)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        each = _converter(kind.value_type)
-        return None if each is None else lambda value: None if value is None else [each(held) for held in value]
+        each = _inner(kind.value_field)
+        return _listed if each is None else lambda value: None if value is None else [each(held) for held in _listed(value)]
     if pa.types.is_map(kind):
-        of_key, of_item = _converter(kind.key_type) or _same, _converter(kind.item_type) or _same
-        return lambda value: [(of_key(key), of_item(item)) for key, item in value.items()] if isinstance(value, dict) else value
+        of_key, of_item = _converter(kind.key_type) or _same, _inner(kind.item_field) or _same
+        return lambda value: None if value is None else [(of_key(key), of_item(item)) for key, item in _pairs(value)]
     return None
+
+
+def _inner(field: pa.Field) -> Callable[[Any], Any] | None:
+    """The same of what a list, struct or map holds: Arrow would take a null where there may be none, and Spark read it as 0."""
+    convert = _converter(field.type)
+    return convert if field.nullable else lambda value: _given(value, convert)
+
+
+def _given(value: Any, convert: Callable[[Any], Any] | None) -> Any:
+    if value is None:
+        raise ValueError("it has a null inside where the schema has none")
+    return value if convert is None else convert(value)
+
+
+def _pairs(value: Any) -> Any:
+    """What is to be a map. A list of something else than pairs would end the process: Arrow does not check it."""
+    if isinstance(value, dict):
+        return value.items()
+    if not isinstance(value, (list, tuple)) or not all(isinstance(pair, (list, tuple)) and len(pair) == 2 for pair in value):
+        raise TypeError("a map is a dict, or a list of pairs")
+    return value
+
+
+def _listed(value: Any) -> Any:
+    """What is to be a list: Arrow would take a text for a list of its letters, bytes for numbers, and a dict for its keys."""
+    if isinstance(value, (str, bytes, bytearray, dict)):
+        raise TypeError("it is not a list; a list that a function returns is many results, so give one in a dict or a tuple")
+    return value
 
 
 def _time_converter(kind: pa.DataType) -> Callable[[Any], Any] | None:
@@ -297,6 +325,8 @@ def _time_converter(kind: pa.DataType) -> Callable[[Any], Any] | None:
         return lambda value: _moment(value, kind.tz)
     if pa.types.is_date(kind):
         return lambda value: _of(value, date, np.datetime64)
+    if pa.types.is_time(kind):
+        return lambda value: _of(value, time)
     if pa.types.is_duration(kind):
         return lambda value: _of(value, timedelta, np.timedelta64)
     return None

@@ -50,7 +50,9 @@ def plan_on_spark(
     maker = _Maker(flow, models, allocation)
     if rate is None:
         found = maker.plan(0.0, slots or maker.engine.slots, trigger_s or USUAL_TRIGGER_S)
-        if not found.peak_rate > 0.0 or math.isinf(found.peak_rate):
+        if math.isinf(found.peak_rate):
+            raise DoesNotFit(f"{flow.name} has no highest rate that is known ({found.told_peak}): give a --rate")
+        if not found.peak_rate > 0.0:
             raise DoesNotFit(
                 f"{flow.name} has no highest rate at a trigger of {found.trigger_s:g} s, where Spark itself takes "
                 f"{plain(found.batch_s(0.0))} s of a batch: give a longer --trigger, or a --rate"

@@ -118,6 +118,13 @@ class SparkPlan:
         return low / self.trigger_s
 
     @property
+    def told_peak(self) -> str:
+        """The highest rate in words."""
+        if math.isinf(self.peak_rate):
+            return "not known, for nothing was measured that takes longer with more rows"
+        return f"{plain(self.peak_rate, 4)} rows/s"
+
+    @property
     def holds(self) -> bool:
         """Whether the planned rate is not above the highest."""
         return self.rate <= self.peak_rate
@@ -143,7 +150,7 @@ class SparkPlan:
         rows = self.rows_per_batch
         facts: dict[str, object] = {
             "planned rate": f"{plain(self.rate, 6)} rows/s",
-            "highest rate": f"{plain(self.peak_rate, 4)} rows/s{'' if self.holds else ': below the planned one'}",
+            "highest rate": f"{self.told_peak}{'' if self.holds else ': below the planned one'}",
             "first to break": self.first_to_break or "nothing that was measured",
             "task slots": self.slots,
             "batches": f"{rows:,.0f} rows every {plain(self.interval_s)} s, each takes {plain(self.batch_s(rows))} s",

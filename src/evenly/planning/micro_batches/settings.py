@@ -63,10 +63,11 @@ def settings_on_spark(plan: SparkPlan, *, cores: int = USUAL_CORES) -> dict[str,
 
 
 def source_on_spark(plan: SparkPlan) -> dict[str, str]:
-    """For the source and the trigger: the cap keeps a backlog from making a batch that takes longer than the trigger."""
+    """For the source and the trigger: the cap keeps a backlog from making a batch that takes longer than the trigger. Where
+    nothing is known to take longer with more rows there is none."""
     if plan.trigger_s is None:
         return {}
-    return {
-        "maxOffsetsPerTrigger": str(max(1, math.floor(max(plan.rate, plan.peak_rate) * plan.trigger_s))),
-        "trigger": f"{plan.trigger_s:g} seconds",
-    }
+    trigger = {"trigger": f"{plan.trigger_s:g} seconds"}
+    if math.isinf(plan.peak_rate):
+        return trigger
+    return {"maxOffsetsPerTrigger": str(max(1, math.floor(max(plan.rate, plan.peak_rate) * plan.trigger_s))), **trigger}

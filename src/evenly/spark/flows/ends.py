@@ -12,7 +12,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import BinaryType, StringType, TimestampType
 
-from evenly.dataflow.ends import CONSOLE, FILES, KAFKA, REPLAY, SENT, TABLE
+from evenly.dataflow.ends import CONSOLE, FILES, KAFKA, REPLAY, SENT, TABLE, option
 from evenly.dataflow.graph import Dataflow, Operator
 from evenly.dataflow.unread import why_unread
 from evenly.emission.destinations import HttpPost, TcpLines
@@ -154,7 +154,7 @@ def write(flow: Dataflow, one: Operator, rows: DataFrame, batch: StreamBatch | N
 
 
 def _write(flow: Dataflow, one: Operator, rows: DataFrame, batch: StreamBatch | None) -> None:
-    options = dict(one.options)
+    options = {name: value for name, value in one.options.items() if name.lower() != "mode"}
     if one.function:
         _called(flow, one, rows, 0 if batch is None else batch.number)
     elif one.format == CONSOLE:
@@ -162,16 +162,13 @@ def _write(flow: Dataflow, one: Operator, rows: DataFrame, batch: StreamBatch | 
     elif one.format in SENT:
         _send(one, rows, batch)
     elif batch is not None and one.format in FILES:
-        options.pop("mode", None)
         written = f"{WRITING}/{batch.run.name}-{batch.number}"
         rows.write.format(one.format).options(**options).mode("overwrite").save(f"{one.path.rstrip('/')}/{written}")
         # Two runs that wrote to one folder would take each other's files for their own. Here each is whole.
         batch.run.check()
         Folder(rows.sparkSession, one.path).replace(written, f"{NUMBER}={batch.number}")
     else:
-        mode = _mode(one)
-        options.pop("mode", None)
-        writer = rows.write.options(**options).mode(mode)
+        writer = rows.write.options(**options).mode(_mode(one))
         if one.format == TABLE:
             writer.saveAsTable(one.path)
         elif one.path:
@@ -195,7 +192,7 @@ def _called(flow: Dataflow, one: Operator, rows: DataFrame, number: int) -> None
 
 
 def _mode(one: Operator) -> str:
-    return one.options.get("mode", "errorifexists" if one.format in FILES else "append").lower()
+    return option(one, "mode", "errorifexists" if one.format in FILES else "append").lower()
 
 
 def sender_of(one: Operator, query: str) -> str:

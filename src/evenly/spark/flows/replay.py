@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructField, StructType, TimestampType
 
 from evenly.dataflow.graph import Operator
@@ -35,11 +37,18 @@ def replay(spark: SparkSession, one: Operator, *, streaming: bool, pace: Path | 
         return found.withColumn(options["arrival"], F.current_timestamp())
     require(spark, Feature.PACED_SOURCE, by="a replay", remedy="Read the files with `format: parquet`")
     check_python(spark)
-    ReplayedFiles.at(one.path, found.columns)
-    spark.dataSource.register(Replay)
     options.setdefault("numPartitions", str(spark.sparkContext.defaultParallelism))
     if pace is not None:
         options["pace"] = str(pace)
     nullable = [StructField(it.name, it.dataType) for it in found.schema.fields]
+    _check_types(ReplayedFiles.at(one.path, found.columns), StructType(nullable))
     schema = StructType([*nullable, StructField(options["arrival"], TimestampType())])
+    spark.dataSource.register(Replay)
     return spark.readStream.format(FORMAT).options(**options).schema(schema).load()
+
+
+def _check_types(files: ReplayedFiles, schema: StructType) -> None:
+    try:
+        files.check_types(to_arrow_schema(schema, timezone="UTC"))
+    except PySparkException as error:
+        raise InvalidDataflow(f"{error} Write the files with that column cast, such as to text, or leave it out") from error

@@ -29,7 +29,7 @@ from evenly.spark.flows.edge_mappings import EdgeMappings
 from evenly.spark.flows.ends import StreamBatch, check_columns, kept_of, read, sender_of, write
 from evenly.spark.flows.flow_facts import FlowFacts
 from evenly.spark.flows.frames import Frames, called_frame, default_instances
-from evenly.spark.flows.owning import claim, name_of_query, sweep
+from evenly.spark.flows.owning import check_source, claim, name_of_query, sweep
 from evenly.spark.flows.progress import Ended, ended, with_arrivals
 from evenly.spark.flows.steering import Steering, capped
 from evenly.spark.flows.watch import FlowWatch, OfCosts, Reports
@@ -146,6 +146,7 @@ class Streaming:
 
     def _claim_folders(self) -> None:
         spark = self._rows.sparkSession
+        check_source(spark, self._flow, self._source, self._settings.checkpoint)
         owner = self._query = name_of_query(spark, self._settings.checkpoint)
         for one in self._flow.operators:
             if one.kind == "sink" and one.format in FILES:
