@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 
@@ -20,6 +21,37 @@ def test_a_function_gets_every_row_before_delivery_ends(pacing):
     assert deliver(BODIES, destination_of(came.append), PARTITION, pacing()).rows == 250
     assert came == [NumberedRow("me", 7, 3, number, body) for number, body in enumerate(BODIES)]
     assert came[9].identity == ("me", 7, 3, 9)
+
+
+async def later(_):
+    """Never begins."""
+
+
+def one_by_one(row):
+    yield row
+
+
+class Later:
+    async def __call__(self, _):
+        """Never begins either."""
+
+
+@pytest.mark.parametrize("to", [later, one_by_one, Later(), functools.partial(later)])
+def test_a_function_that_only_begins_when_it_is_called_is_refused(to):
+    with pytest.raises(InvalidParameter, match="async function or a generator, which nobody would run"):
+        destination_of(to)
+
+
+@pytest.mark.parametrize("to", [later, one_by_one])
+@pytest.mark.parametrize("of", ["function", "send", "flush"])
+def test_rows_do_not_count_as_sent_by_what_has_only_begun(pacing, to, of):
+    if of == "function":
+        shelf = lambda row: to(row)  # noqa: E731, PLW0108 - from outside it cannot be seen
+    else:
+        shelf = Shelf()
+        setattr(shelf, of, lambda *_: to(None))
+    with pytest.raises(DestinationFailed, match="has done nothing yet, it gave <"):
+        deliver(BODIES, destination_of(shelf), PARTITION, pacing())
 
 
 class Shelf:

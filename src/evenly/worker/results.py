@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import inspect
+from array import array
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import date, datetime, time, timedelta
 from functools import cached_property
 from typing import Any
 
@@ -19,6 +22,9 @@ from evenly.worker.zones import zone_of
 _UNFIT = (pa.lib.ArrowException, ValueError, TypeError, OverflowError, ArithmeticError, KeyError, AttributeError)
 _LONGEST = 120
 _WHOLE = {int, bool, type(None)}
+_FILLED = (np.ndarray, bytearray, memoryview, set, deque, array)
+"""What a function can fill again, beside lists and dicts."""
+_MOST_OF_A_FLOAT = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True)
@@ -128,9 +134,8 @@ class Shape:
         except _UNFIT:
             made = pa.array(self._one_by_one(field, values, convert, wrong), field.type)
         if made.null_count and field.name in self.strict:
-            for at, value in enumerate(values):
-                if value is None and at not in wrong:
-                    wrong[at] = _is_null(field.name)
+            for at in np.flatnonzero(made.is_null()).tolist():
+                wrong.setdefault(at, _is_null(field.name))
         return made
 
     def _one_by_one(
@@ -190,13 +195,13 @@ def own(given: Any) -> Any:
 
 
 def wholly_own(given: Any) -> Any:
-    """The same of what is inside, too: lists, dicts, arrays and bytes that can be filled again."""
+    """The same of what is inside, too: lists, dicts, sets, arrays and bytes that can be filled again."""
     if isinstance(given, dict):
         return {key: wholly_own(value) for key, value in given.items()}
     if isinstance(given, list):
         return [wholly_own(value) for value in given]
-    if isinstance(given, (np.ndarray, bytearray)):
-        return given.copy()
+    if isinstance(given, _FILLED):
+        return copy(given) if not isinstance(given, memoryview) else given.tobytes() if given.itemsize == 1 else given.tolist()
     if isinstance(given, tuple):
         held = [wholly_own(value) for value in given]
         if all(now is before for now, before in zip(held, given, strict=True)):
@@ -212,6 +217,16 @@ def owning(schema: pa.Schema) -> Callable[[Any], Any]:
     """`own` for results of this schema: where all fields are plain, what is inside cannot be filled again."""
     filled = (pa.types.is_nested, pa.types.is_binary, pa.types.is_large_binary)
     return wholly_own if any(is_filled(kind) for kind in schema.types for is_filled in filled) else own
+
+
+def own_batch(given: Any) -> Any:
+    """A batch or table as it is now. Arrow makes arrays of numpy's without a copy, which a function may fill again."""
+    if not isinstance(given, (pa.RecordBatch, pa.Table)):
+        return given
+    copied = pa.BufferOutputStream()
+    with pa.ipc.new_stream(copied, given.schema) as stream:
+        stream.write(given)
+    return pa.ipc.open_stream(copied.getvalue()).read_all()
 
 
 def results_in(value: Any, owned: Callable[[Any], Any] = own) -> list[Any]:
@@ -260,7 +275,10 @@ def _unfinished(value: Any) -> str:
         return "it is a coroutine; give the async function itself, not one that calls it"
     if inspect.isgenerator(value):
         return "it is a generator; return one result for a row, such as a list"
-    return ""
+    return _ONCE if isinstance(value, Iterator) else ""
+
+
+_ONCE = "it is an iterator, which can be read once only; make a list of it"
 
 
 def _whole(value: Any) -> Any:
@@ -276,8 +294,8 @@ def _converter(kind: pa.DataType) -> Callable[[Any], Any] | None:
     Structs may be tuples, and a datetime without a zone is one in the session's. Arrow would take any number for a time, in
     microseconds, and the zone of a datetime from it where there is none.
     """
-    if pa.types.is_integer(kind):
-        return _whole
+    if pa.types.is_integer(kind) or pa.types.is_float32(kind):
+        return _single if pa.types.is_float32(kind) else _whole
     if pa.types.is_temporal(kind):
         return _time_converter(kind)
     if pa.types.is_struct(kind):
@@ -285,11 +303,36 @@ def _converter(kind: pa.DataType) -> Callable[[Any], Any] | None:
         return lambda value: _as_struct(value, names, inner)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         each = _converter(kind.value_type)
-        return None if each is None else lambda value: None if value is None else [each(held) for held in value]
+        return None if each is None else lambda value: None if value is None else [each(held) for held in _listed(value)]
     if pa.types.is_map(kind):
         of_key, of_item = _converter(kind.key_type) or _same, _converter(kind.item_type) or _same
-        return lambda value: [(of_key(key), of_item(item)) for key, item in value.items()] if isinstance(value, dict) else value
+        return lambda value: None if value is None else [(of_key(key), of_item(item)) for key, item in _pairs(value)]
     return None
+
+
+def _listed(value: Any) -> Any:
+    """What is for an array. It is looked at more than once, and a second look at an iterator would find nothing in it."""
+    if isinstance(value, Iterator):
+        raise TypeError(_ONCE)
+    if isinstance(value, dict):
+        raise TypeError("it is a dict and no list")
+    return value
+
+
+def _pairs(value: Any) -> Any:
+    """The keys and items of a dict, or of a list of pairs, in whose place Arrow takes dicts of a key and a value too."""
+    if isinstance(value, dict):
+        return value.items()
+    if not isinstance(value, (list, tuple, np.ndarray)):
+        raise TypeError(_unfinished(value) or "a map is a dict or a list of pairs")
+    return [(pair["key"], pair["value"]) if isinstance(pair, dict) else pair for pair in value]
+
+
+def _single(value: Any) -> Any:
+    """A number for a float of 32 bits: Arrow makes one that is too large infinite."""
+    if isinstance(value, (int, float, np.number)) and _MOST_OF_A_FLOAT < abs(float(value)) < np.inf:
+        raise ValueError("it is too large for a float; make the field a double")
+    return value
 
 
 def _time_converter(kind: pa.DataType) -> Callable[[Any], Any] | None:
@@ -299,6 +342,8 @@ def _time_converter(kind: pa.DataType) -> Callable[[Any], Any] | None:
         return lambda value: _of(value, date, np.datetime64)
     if pa.types.is_duration(kind):
         return lambda value: _of(value, timedelta, np.timedelta64)
+    if pa.types.is_time(kind):
+        return lambda value: _of(value, time)
     return None
 
 

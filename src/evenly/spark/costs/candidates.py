@@ -67,7 +67,7 @@ def candidate_keys(df: DataFrame) -> tuple[str, ...]:
         elif isinstance(kind, (ArrayType, MapType)):
             sized = f"size({quoted(name)})"
         elif isinstance(kind, NumericType):
-            sized = f"abs({quoted(name)})"
+            sized = f"abs(cast({quoted(name)} as double))"  # the largest whole number has none above it
         try:
             found += key_names(df, name)
         except ColumnConflict:  # two columns of one name: neither can be named as the key
