@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from evenly.errors import InvalidResult
 from evenly.worker.results import Shape, nulls_of, own_batch, results_in, wholly_own
 from evenly.worker.rows import row_class
 
@@ -128,6 +129,27 @@ def test_numbers_that_are_infinite_or_rounded_fit_a_float():
 def test_a_time_that_is_none_is_null_where_there_may_be_none():
     shape = Shape(pa.schema([("v", pa.timestamp("us")), ("n", pa.int64())]), frozenset({"v"}))
     assert list(shape.columns([(NOON, 1), (np.datetime64("NaT"), 2)])[1]) == [1]
+
+
+def test_what_may_not_be_null_inside_of_a_field_is_not():
+    """Spark believes its schema, and reads a null there as it likes."""
+    whole = pa.field("x", pa.int64(), nullable=False)
+    kinds = {
+        "list": (pa.list_(whole), [1], [1, None]),
+        "struct": (pa.struct([whole]), {"x": 1}, {"x": None}),
+        "map": (pa.map_(pa.string(), whole), {"k": 1}, {"k": None}),
+        "deep": (pa.list_(pa.struct([("s", pa.struct([whole]))])), [{"s": None}, None], [{"s": {"x": 1}}, {"s": {"x": None}}]),
+    }
+    for kind, good, bad in kinds.values():
+        shape = Shape(pa.schema([("v", kind), ("n", pa.int64())]))
+        columns, wrong = shape.columns([(None, 0), (good, 1), (bad, 2), (good, 3)])
+        assert list(wrong) == [2]
+        assert "with a null inside, for field 'v', which may not be null" in str(wrong[2])
+        rows = pa.table(columns, schema=shape.schema)
+        assert shape.table(rows.slice(0, 2))[0].to_pylist()[0] is None
+        shape.table(rows.slice(3))
+        with pytest.raises(InvalidResult, match="returned a null inside for field 'v'"):
+            shape.table(rows)
 
 
 def test_what_a_function_fills_again_stays_as_it_was():

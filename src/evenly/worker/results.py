@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -136,6 +136,9 @@ class Shape:
         if made.null_count and field.name in self.strict:
             for at in np.flatnonzero(made.is_null()).tolist():
                 wrong.setdefault(at, _is_null(field.name))
+        if _may_not_be_null_within(field.type) and _null_within(made):
+            for at in (at for at in range(len(made)) if _null_within(made.slice(at, 1))):
+                wrong.setdefault(at, _is_null(field.name, f"{_told(values[at])}, with a null inside,"))
         return made
 
     def _one_by_one(
@@ -177,7 +180,14 @@ class Shape:
         if isinstance(column, pa.ChunkedArray):
             column = column.combine_chunks()
         if column.null_count and field.name in self.strict:
-            raise InvalidResult(f"the function returned a null for field {field.name!r}, which may not be null")
+            raise _is_null(field.name, "a null")
+        made = self._of_type(column, field)
+        if _may_not_be_null_within(field.type) and _null_within(made):
+            raise _is_null(field.name, "a null inside")
+        return made
+
+    @staticmethod
+    def _of_type(column: pa.Array, field: pa.Field) -> pa.Array:
         if column.type == field.type:
             return column
         told = f"the function returned {column.type} for field {field.name!r}, which is of type {field.type}"
@@ -245,8 +255,36 @@ def nulls_of(count: int, kind: pa.DataType) -> pa.Array:
     return pa.array([None] * count, kind) if pa.types.is_nested(kind) else pa.nulls(count, kind)
 
 
-def _is_null(name: str) -> InvalidResult:
-    return InvalidResult(f"the function returned None for field {name!r}, which may not be null")
+def _is_null(name: str, what: str = "None") -> InvalidResult:
+    return InvalidResult(f"the function returned {what} for field {name!r}, which may not be null")
+
+
+def _inside(kind: pa.DataType) -> list[pa.Field]:
+    """What a type holds; of a map its items, for no key is null."""
+    if pa.types.is_map(kind):
+        return [kind.item_field]
+    return [kind.field(at) for at in range(kind.num_fields)] if pa.types.is_nested(kind) else []
+
+
+@lru_cache(maxsize=256)
+def _may_not_be_null_within(kind: pa.DataType) -> bool:
+    """Whether there is a field or an element in a type that may not be null. Spark would read a null there as it likes."""
+    return any(not field.nullable or _may_not_be_null_within(field.type) for field in _inside(kind))
+
+
+def _null_within(made: pa.Array) -> bool:
+    """Whether something in an array is null that may not be."""
+    if pa.types.is_struct(made.type):
+        there = made.filter(made.is_valid())
+        held = [there.field(at) for at in range(made.type.num_fields)]
+    elif pa.types.is_map(made.type):
+        held = [pa.ListArray.from_arrays(made.offsets, made.items).flatten()]
+    else:
+        held = [made.flatten()] if pa.types.is_nested(made.type) else []
+    return any(
+        (inner.null_count and not field.nullable) or (_may_not_be_null_within(field.type) and _null_within(inner))
+        for field, inner in zip(_inside(made.type), held, strict=True)
+    )
 
 
 def _is_row(value: Any) -> bool:
