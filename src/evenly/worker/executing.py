@@ -25,7 +25,7 @@ from evenly.kernels.types import F64, I64
 from evenly.worker.calling import Caller, Calls, Chunk, Serial, Stretch
 from evenly.worker.child import EndedCalls, Journal
 from evenly.worker.coroutines import Coroutines
-from evenly.worker.engine import running_task
+from evenly.worker.engine import Row, running_task
 from evenly.worker.guarding import Guard, fork_works
 from evenly.worker.letters import ERROR, LETTER, failure, letters_of
 from evenly.worker.limits import alarm_works
@@ -193,10 +193,11 @@ def _parts(work: Work, batches: Iterator[pa.RecordBatch], measured: _Measured) -
 
 
 def _chunks(work: Work, parts: Iterator[Part], aside: list[Stretch], *, numbered: bool) -> Iterator[Chunk]:
+    kind = row_class(list(work.names))  # one for all, by which results that are rows of it are known as alike
     for given in parts:
         part, sizes = given, None
         if part.sizes is None:
-            part, payloads = _with_rows(work, given, aside)
+            part, payloads = _with_rows(work, given, kind, aside)
         else:
             sizes = part.sizes.tolist()
             payloads = map(work.rows(part.batch).slice, (part.sizes.cumsum() - part.sizes).tolist(), sizes)
@@ -208,10 +209,9 @@ def _chunks(work: Work, parts: Iterator[Part], aside: list[Stretch], *, numbered
         yield Chunk(payloads, ids, numbers(batch, ESTIMATE, np.float64), sizes)
 
 
-def _with_rows(work: Work, part: Part, aside: list[Stretch]) -> tuple[Part, Iterator[Any]]:
+def _with_rows(work: Work, part: Part, kind: type[Row], aside: list[Stretch]) -> tuple[Part, Iterator[Any]]:
     """A part and its rows. Those that Python cannot have are set aside, where rows may fail."""
     rows = work.rows(part.batch)
-    kind = row_class(rows.schema.names)
     try:
         return part, rows_of(rows, kind)
     except FunctionFailed:
