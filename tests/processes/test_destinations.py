@@ -84,6 +84,28 @@ def test_a_destination_of_ones_own_is_connected_flushed_and_closed(pacing):
     assert to.steps == [("connect", 20.0), ("flush", 250), "close"]
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("rows_at_once", 0, "rows_at_once of .*Shelf.* must be a whole number from 1"),
+        ("rows_at_once", 2.5, "rows_at_once of .*Shelf.* must be a whole number from 1"),
+        ("limits", 0, "limits of .*Shelf.* must be from"),
+    ],
+)
+def test_a_destination_that_would_send_nothing_is_refused(name, value, told):
+    to = Shelf()
+    setattr(to, name, value)
+    with pytest.raises(InvalidParameter, match=told):
+        destination_of(to)
+
+
+def test_a_connection_that_is_none_is_told(pacing):
+    to = Shelf()
+    to.connect = lambda _: None
+    with pytest.raises(DestinationFailed, match="gave None as its connection, and that must have send, flush and close"):
+        deliver(BODIES, destination_of(to), PARTITION, pacing())
+
+
 def test_a_destination_of_ones_own_is_closed_and_not_flushed_when_it_fails(pacing):
     to = Shelf()
     to.send = lambda _: 1 / 0

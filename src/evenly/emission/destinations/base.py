@@ -52,6 +52,7 @@ def check_done(gave: object, what: str) -> None:
         raise DestinationFailed(f"{what} has done nothing yet, it gave {gave!r}: let it return when the rows are sent")
 
 
+@runtime_checkable
 class Connection(Protocol):
     """An open way to a destination. It belongs to one queue, and sends one thing at a time."""
 

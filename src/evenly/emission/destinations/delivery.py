@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import NamedTuple
 
-from evenly.checks import only_begins
+from evenly.checks import checked_whole, only_begins
 from evenly.emission.destinations.base import Connection, Destination, NumberedRow, check_done
 from evenly.emission.destinations.hiding import shown_url
 from evenly.emission.destinations.own_function import OwnFunction
@@ -61,6 +61,9 @@ class Delivered(NamedTuple):
 def destination_of(to: Destination | Callable[[NumberedRow], object]) -> Destination:
     """A destination as it is, a function as a destination."""
     if isinstance(to, Destination) and not isinstance(to, type):
+        checked_whole(to.rows_at_once, f"rows_at_once of {to}", 1, 2**31)  # of groups of none, nothing would be sent
+        if to.limits is not None:
+            checked_number(to.limits, f"limits of {to}", 1e-6, 1e6)
         return to
     if callable(to) and not isinstance(to, type):
         if only_begins(to):
@@ -80,6 +83,7 @@ def deliver(bodies: Iterable[bytes], to: Destination, partition: Partition, paci
     destination refuses, fails, hangs for longer than the time limit or does not acknowledge; some rows may have arrived then,
     the first ones.
     """
+    to = destination_of(to)
     rows = size_bytes = most_waiting = 0
     numbered = (NumberedRow(*partition, number, body) for number, body in enumerate(bodies))
     groups = _groups(numbered, to.rows_at_once)
@@ -88,6 +92,10 @@ def deliver(bodies: Iterable[bytes], to: Destination, partition: Partition, paci
         return Delivered(0, 0, 0, 0)
     with _named(f"{to} cannot be connected to"):
         connection = to.connect(pacing.timeout_s)
+    if not isinstance(connection, Connection):
+        raise DestinationFailed(
+            f"{to} gave {connection!r} as its connection: connect must return what has send, flush and close"
+        )
     try:
         with Outgoing(
             _Transmission(connection, to),
