@@ -93,9 +93,7 @@ def deliver(bodies: Iterable[bytes], to: Destination, partition: Partition, paci
     with _named(f"{to} cannot be connected to"):
         connection = to.connect(pacing.timeout_s)
     if not isinstance(connection, Connection):
-        raise DestinationFailed(
-            f"{to} gave {connection!r} as its connection: connect must return what has send, flush and close"
-        )
+        raise DestinationFailed(f"{to} gave {connection!r} as its connection, and that must have send, flush and close")
     try:
         with Outgoing(
             _Transmission(connection, to),
