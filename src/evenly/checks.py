@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import os
+from collections.abc import Callable
 from numbers import Integral, Real
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -69,3 +72,20 @@ def tuple_count(keys: Keys) -> int:
         return len(keys)
     except TypeError as error:
         raise InvalidKeys(f"keys must be one sequence, got {keys!r}") from error
+
+
+def only_begins(function: Callable[..., Any]) -> bool:
+    """Whether a call of it does nothing but to make a coroutine or a generator, as far as can be seen before the call."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    kinds = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
+    called = (function, getattr(function, "__call__", None))  # noqa: B004 - of an object
+    return any(kind(one) for kind in kinds for one in called)
+
+
+def has_only_begun(gave: object) -> bool:
+    """Whether this is a coroutine, a generator or the like: what a function gave that has done nothing yet."""
+    if inspect.iscoroutine(gave):
+        gave.close()  # or Python warns that nobody awaited it
+        return True
+    return inspect.isawaitable(gave) or inspect.isgenerator(gave) or inspect.isasyncgen(gave)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 
@@ -20,6 +21,37 @@ def test_a_function_gets_every_row_before_delivery_ends(pacing):
     assert deliver(BODIES, destination_of(came.append), PARTITION, pacing()).rows == 250
     assert came == [NumberedRow("me", 7, 3, number, body) for number, body in enumerate(BODIES)]
     assert came[9].identity == ("me", 7, 3, 9)
+
+
+async def later(_):
+    """Never begins."""
+
+
+def one_by_one(row):
+    yield row
+
+
+class Later:
+    async def __call__(self, _):
+        """Never begins either."""
+
+
+@pytest.mark.parametrize("to", [later, one_by_one, Later(), functools.partial(later)])
+def test_a_function_that_only_begins_when_it_is_called_is_refused(to):
+    with pytest.raises(InvalidParameter, match="async function or a generator, which nobody would run"):
+        destination_of(to)
+
+
+@pytest.mark.parametrize("to", [later, one_by_one])
+@pytest.mark.parametrize("of", ["function", "send", "flush"])
+def test_rows_do_not_count_as_sent_by_what_has_only_begun(pacing, to, of):
+    if of == "function":
+        shelf = lambda row: to(row)  # noqa: E731, PLW0108 - from outside it cannot be seen
+    else:
+        shelf = Shelf()
+        setattr(shelf, of, lambda *_: to(None))
+    with pytest.raises(DestinationFailed, match="has done nothing yet, it gave <"):
+        deliver(BODIES, destination_of(shelf), PARTITION, pacing())
 
 
 class Shelf:
@@ -50,6 +82,28 @@ def test_a_destination_of_ones_own_is_connected_flushed_and_closed(pacing):
     assert [number for group in to.groups for number in group] == list(range(250))
     assert max(map(len, to.groups)) == 100
     assert to.steps == [("connect", 20.0), ("flush", 250), "close"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("rows_at_once", 0, "rows_at_once of .*Shelf.* must be a whole number from 1"),
+        ("rows_at_once", 2.5, "rows_at_once of .*Shelf.* must be a whole number from 1"),
+        ("limits", 0, "limits of .*Shelf.* must be from"),
+    ],
+)
+def test_a_destination_that_would_send_nothing_is_refused(name, value, told):
+    to = Shelf()
+    setattr(to, name, value)
+    with pytest.raises(InvalidParameter, match=told):
+        destination_of(to)
+
+
+def test_a_connection_that_is_none_is_told(pacing):
+    to = Shelf()
+    to.connect = lambda _: None
+    with pytest.raises(DestinationFailed, match="gave None as its connection, and that must have send, flush and close"):
+        deliver(BODIES, destination_of(to), PARTITION, pacing())
 
 
 def test_a_destination_of_ones_own_is_closed_and_not_flushed_when_it_fails(pacing):

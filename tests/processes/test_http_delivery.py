@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 import time
 import traceback
 
@@ -182,6 +183,27 @@ def test_a_server_that_closes_connections_between_requests_gets_every_row(pacing
         slow = (time.sleep(0.12 if number == 20 else 0.0) or body for number, body in enumerate(BODIES[:40]))
         deliver(slow, HttpPost(receiver.url), PARTITION, pacing())
         check_at_least_once_in_order(receiver.rows(), {(7, 3): BODIES[:40]})
+
+
+@pytest.mark.parametrize("more", [b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", b"HTTP/1.1 408 Request Timeout\r\n\r\n"])
+def test_what_nobody_asked_for_is_not_the_answer_to_the_next_request(pacing, more):
+    """Row 1 is refused: an answer too many to row 0 must not acknowledge it."""
+    said = threading.Event()
+
+    def twice(taken):
+        asked = b""
+        while not asked.endswith(b"row 1"):
+            asked += taken.recv(65_536)
+            if asked.endswith(b"row 0"):
+                taken.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+                time.sleep(0.05)
+                taken.sendall(more)
+                said.set()
+        taken.sendall(b"HTTP/1.1 507 no room\r\nContent-Length: 0\r\n\r\n")
+
+    bodies = (said.wait(60.0) and body if number else body for number, body in enumerate(BODIES[:2]))
+    with raw_server(twice) as server, pytest.raises(DestinationFailed, match="answered 507 no room to row 1"):
+        deliver(bodies, HttpPost(f"http://127.0.0.1:{server.getsockname()[1]}/"), PARTITION, pacing(5.0))
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r", b"\r\n"])

@@ -67,7 +67,12 @@ def answering(answer):
 
 @pytest.mark.parametrize(
     ("answer", "told"),
-    [(b"249\n", "after it had acknowledged 249"), (b"thanks\n", "b'thanks', not a count"), (b"", "at row|did not acknowledge")],
+    [
+        (b"249\n", "after it had acknowledged 249$"),
+        (b"250", "after it had acknowledged 0, and said b'250' without a line break"),
+        (b"thanks\n", "b'thanks', not a count"),
+        (b"", "at row|did not acknowledge"),
+    ],
 )
 def test_a_wrong_acknowledgement_fails_the_delivery(pacing, answer, told):
     with pytest.raises(DestinationFailed, match=told):

@@ -119,6 +119,58 @@ def test_an_error_whose_text_cannot_be_had_or_written_is_its_rows():
         executed(unsaid, 5, skip=False)
 
 
+def raw(kind, *values):
+    """Values that Spark has and Python has not."""
+    if kind == pa.string():
+        held = pa.array(values, pa.binary())
+        return pa.Array.from_buffers(kind, len(held), held.buffers())
+    return pa.array(values, pa.int32() if kind == pa.date32() else pa.int64()).view(kind)
+
+
+ODD = {
+    "t": (raw(pa.string(), b"good", b"caf\xe9", b"", b"ok"), "UnicodeDecodeError", "make_valid_utf8", "caf\\xe9"),
+    "d": (raw(pa.date32(), 1, 3_000_000, 2, 3), "OverflowError", "a cast to string", "10183-09-21"),
+    "m": (
+        raw(pa.timestamp("us", tz="UTC"), 1, 2**60, 2, 3),
+        "OverflowError",
+        "a cast to string",
+        "1152921504606846976 µs since 1970",
+    ),
+}
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("alone", [True, False])
+@pytest.mark.parametrize("name", ODD)
+def test_a_row_that_python_cannot_have_is_set_aside_alone(name, alone, threads):
+    column, kind, remedy, shown = ODD[name]
+    more = pa.array([0, 1, 2, 3], pa.int64())
+    given = pa.record_batch({"n": more, name: column, "l": pa.array([[it] for it in range(4)]), ID: more})
+    calls = Calls(lambda row: row.n, threads=threads)
+    work = Work(calls, LONG, ("n", name, "l"), skip=True, one_attempt=alone, candidates=0)
+    made = [row for batch in executor(work)(iter([given, given])) for row in batch.to_pylist()]
+    assert sorted(row["x"] for row in made if row["x"] is not None) == [0, 0, 2, 2, 3, 3]
+    for letter in (letters := [row[ERROR] for row in made if row[ERROR] is not None]):
+        assert letter["type"] == "FunctionFailed"
+        assert f"column '{name}' has a value that Python has not ({kind}" in letter["message"]
+        assert remedy in letter["message"]
+        assert json.loads(letter["row"])["n"] == 1
+        assert shown in json.loads(letter["row"])[name]
+    told = InstanceReport.from_bytes(made[-1][REPORT])
+    assert (len(letters), told.rows, told.errors) == (2, 8, 2)
+    with pytest.raises(FunctionFailed, match=r"column '.' has a value that Python has not \(.* it has; on {.n.: 1, "):
+        list(executor(Work(calls, LONG, ("n", name, "l")))(iter([given])))
+
+
+def test_letters_of_a_batch_tell_also_what_python_cannot_have():
+    column = ODD["t"][0]
+    work = Work(Calls(lambda _: 1 / 0), LONG, ("t",), batch_rows=10, skip=True)
+    rows = [
+        json.loads(it["row"])["t"] for it in next(executor(work)(iter([pa.record_batch({"t": column})])))[ERROR].to_pylist()
+    ]
+    assert rows == ["good", "caf\\xe9", "", "ok"]
+
+
 def test_a_row_that_ends_its_process_is_tried_again(tmp_path):
     def twice_deadly(row):
         if row.n in {2, 5}:

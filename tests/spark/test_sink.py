@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 
 import evenly
 from evenly.errors import DestinationFailed, InvalidParameter, StreamingMismatch, UnknownColumn
+from evenly.spark.jvm.row_order import comes_in_any_order
 from evenly.spark.sending.encoding import bodies
 from http_receiver import HttpReceiver
 from line_receiver import LineReceiver, check_at_least_once_in_order
@@ -126,6 +127,18 @@ def test_rows_out_of_a_shuffle_have_the_same_numbers_when_they_are_sent_again(sp
     assert came[0] == came[1]
 
 
+def test_a_shuffle_is_seen_where_plans_are_cut_off_and_in_rdds(spark):
+    shuffled = texts(spark, 30, 2).repartition(2)
+    for longest in (0, 60, 100, 1_000):
+        spark.conf.set("spark.sql.maxPlanStringLength", longest)
+        assert comes_in_any_order(shuffled.select("*"))
+    spark.conf.unset("spark.sql.maxPlanStringLength")
+    made = spark.sparkContext.parallelize([("a",), ("b",)], 2)
+    assert comes_in_any_order(made.repartition(2).toDF("text string"))
+    assert not comes_in_any_order(made.toDF("text string"))
+    assert not comes_in_any_order(shuffled.localCheckpoint())
+
+
 def test_rows_that_the_user_sorted_keep_their_order(spark, link):
     df = spark.range(300, numPartitions=3).repartition(2).sortWithinPartitions(F.desc("id")).select(F.col("id").cast("string"))
     with LineReceiver() as receiver:
@@ -198,6 +211,8 @@ def test_a_column_that_cannot_be_encoded_is_named(spark):
         evenly.send(spark.range(1).select("id", "id"), to=print)
     with pytest.raises(InvalidParameter, match="no column"):
         evenly.send(spark.range(1).select(), to=print)
+    with pytest.raises(InvalidParameter, match=r"column 's' is array<struct<a:int,a:int>>, with two fields of one name"):
+        evenly.send(spark.sql("select array(named_struct('a', 1, 'a', 2)) s"), to=print)
 
 
 @pytest.mark.parametrize(

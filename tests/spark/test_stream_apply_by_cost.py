@@ -16,9 +16,10 @@ from pyspark.sql import Row
 
 import evenly
 from evenly.costs import CostScheduler, SchedulerState
-from evenly.errors import DamagedData, InvalidCheckpoint
+from evenly.errors import DamagedData, FunctionFailed, InvalidCheckpoint, InvalidParameter
 from evenly.measures import imbalance_pct
 from evenly.spark.costs.store import CostStore, saved_costs
+from evenly.spark.costs.stream_apply_by_cost import _write
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import tests
 cloudpickle.register_pickle_by_value(known_costs)
@@ -150,6 +151,23 @@ def test_a_sink_that_fails_leaves_nothing_counted(spark, stream):
     assert CostStore(spark, stream.checkpoint).newest().last_batch == 1
     assert sorted(row.id for row in stream.written()) == list(range(stream.rows))
     assert len(spark.sparkContext._jsc.getPersistentRDDs()) == persisted
+
+
+async def later(results, batch_id):
+    """Never begins."""
+
+
+def in_turn(results, batch_id):
+    yield results.write.save(str(batch_id))
+
+
+@pytest.mark.parametrize("only_begins", [later, in_turn])
+def test_a_sink_that_only_begins_is_refused_and_ends_the_query_where_that_is_seen_late(stream, only_begins):
+    with pytest.raises(InvalidParameter, match="sink is an async function or a generator, which nobody would run"):
+        stream.run(sink=only_begins)
+    assert not Path(stream.checkpoint).exists()
+    with pytest.raises(FunctionFailed, match="sink has written nothing yet of batch 3, it gave <"):
+        _write("sink", only_begins, None, 3)
 
 
 def test_costs_that_cannot_be_saved_end_no_query_and_are_saved_with_the_next_batch(spark, stream, monkeypatch, caplog):

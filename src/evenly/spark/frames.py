@@ -58,7 +58,8 @@ def empty_frame(spark: Any, schema: StructType | str) -> DataFrame:
         empty: DataFrame = spark.createDataFrame([], schema)
         _ = empty.schema
     except (PySparkException, Py4JError, ValueError, AssertionError) as error:
-        why = next((line for line in str(error).strip().splitlines() if line.strip()), type(error).__name__)
+        told = str(getattr(error, "java_exception", error)).strip().splitlines()
+        why = next((line for line in told if line.strip()), type(error).__name__)
         raise InvalidParameter(f"schema {schema!r} is not one, such as 'user string, score double': {why}") from error
     if not empty.columns or not isinstance(empty.schema, StructType):
         raise InvalidParameter("schema has no field: name what the function returns, such as 'score double'")

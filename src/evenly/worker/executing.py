@@ -20,19 +20,19 @@ import numpy as np
 import pyarrow as pa
 
 from evenly.costs.meter import CostMeter
-from evenly.errors import InvalidResult
+from evenly.errors import FunctionFailed, InvalidResult
 from evenly.kernels.types import F64, I64
 from evenly.worker.calling import Caller, Calls, Chunk, Serial, Stretch
 from evenly.worker.child import EndedCalls, Journal
 from evenly.worker.coroutines import Coroutines
-from evenly.worker.engine import running_task
+from evenly.worker.engine import Row, running_task
 from evenly.worker.guarding import Guard, fork_works
 from evenly.worker.letters import ERROR, LETTER, failure, letters_of
 from evenly.worker.limits import alarm_works
 from evenly.worker.many_results import ManyResults
 from evenly.worker.parts import Part
-from evenly.worker.results import Shape, nulls_of, owning
-from evenly.worker.rows import row_class, rows_of
+from evenly.worker.results import Shape, nulls_of, own_batch, owning
+from evenly.worker.rows import row_class, rows_of, shown, unreadable
 from evenly.worker.threads import Threads
 
 ID, ESTIMATE, REPORT = "__evenly_id", "__evenly_estimate", "__evenly_report"
@@ -123,7 +123,7 @@ def _run(work: Work, parts: Iterator[Part]) -> Iterator[EndedCalls]:
 
     def died(payload: pa.RecordBatch, stretch: Stretch) -> list[pa.RecordBatch]:
         rows = work.rows(payload)
-        stretch.payloads = [rows if work.batch_rows is not None else next(rows_of(rows, row_class(rows.schema.names)))]
+        stretch.payloads = [rows if work.batch_rows is not None else shown(rows)[0]]
         return list(_batches(work, stretch))
 
     calls = work.calls
@@ -132,12 +132,14 @@ def _run(work: Work, parts: Iterator[Part]) -> Iterator[EndedCalls]:
 
 def _here(work: Work, parts: Iterator[Part], *, numbered: bool = False) -> Iterator[EndedCalls]:
     """The function over all rows, in this process. With `numbered` a function gets the number of the call beside the row."""
-    caller = _caller(work)
+    caller, aside = _caller(work), list[Stretch]()
     try:
-        for stretch in caller.run(_chunks(work, parts, numbered=numbered)):
+        for stretch in caller.run(_chunks(work, parts, aside, numbered=numbered)):
             if numbered:
                 stretch.numbers = [number for number, _ in stretch.payloads]
                 stretch.payloads = [payload for _, payload in stretch.payloads]
+            yield stretch, list(_batches(work, stretch))
+        for stretch in aside:
             yield stretch, list(_batches(work, stretch))
     finally:
         caller.close()
@@ -150,7 +152,8 @@ def _waits(calls: Calls) -> bool:
 
 
 def _caller(work: Work) -> Caller:
-    calls, batches = replace(work.calls, owned=owning(work.shape.schema)), work.batch_rows is not None
+    batches = work.batch_rows is not None
+    calls = replace(work.calls, owned=own_batch if batches else owning(work.shape.schema))
     if not work.skip:
         calls = replace(calls, fits=partial(_fit, work))
     if _waits(calls):
@@ -189,25 +192,47 @@ def _parts(work: Work, batches: Iterator[pa.RecordBatch], measured: _Measured) -
         calls += count
 
 
-def _chunks(work: Work, parts: Iterator[Part], *, numbered: bool) -> Iterator[Chunk]:
-    kind = None
-    for part in parts:
-        batch = part.batch
-        rows = work.rows(batch)
-        ids = numbers(batch, ID, np.int64) if part.ids is None else part.ids
-        ids = np.zeros(batch.num_rows, np.int64) if ids is None else ids
-        estimates_s = numbers(batch, ESTIMATE, np.float64)
-        sizes: list[int] | None = None
+def _chunks(work: Work, parts: Iterator[Part], aside: list[Stretch], *, numbered: bool) -> Iterator[Chunk]:
+    kind = row_class(list(work.names))  # one for all, by which results that are rows of it are known as alike
+    for given in parts:
+        part, sizes = given, None
         if part.sizes is None:
-            kind = kind or row_class(rows.schema.names)
-            payloads: Iterator[Any] = rows_of(rows, kind)
+            part, payloads = _with_rows(work, given, kind, aside)
         else:
             sizes = part.sizes.tolist()
-            starts = (part.sizes.cumsum() - part.sizes).tolist()
-            payloads = map(rows.slice, starts, sizes)
+            payloads = map(work.rows(part.batch).slice, (part.sizes.cumsum() - part.sizes).tolist(), sizes)
+        batch = part.batch
+        ids = numbers(batch, ID, np.int64) if part.ids is None else part.ids
+        ids = np.zeros(batch.num_rows, np.int64) if ids is None else ids
         if numbered:
             payloads = zip(part.numbers.tolist(), payloads, strict=True)
-        yield Chunk(payloads, ids, estimates_s, sizes)
+        yield Chunk(payloads, ids, numbers(batch, ESTIMATE, np.float64), sizes)
+
+
+def _with_rows(work: Work, part: Part, kind: type[Row], aside: list[Stretch]) -> tuple[Part, Iterator[Any]]:
+    """A part and its rows. Those that Python cannot have are set aside, where rows may fail."""
+    rows = work.rows(part.batch)
+    try:
+        return part, rows_of(rows, kind)
+    except FunctionFailed:
+        if not work.skip:
+            raise
+    wrong = unreadable(rows)
+    at = np.array(list(wrong), np.int64)
+    failed = Stretch(
+        payloads=shown(rows.take(pa.array(at))),
+        values=[None] * at.size,
+        costs_s=np.empty(0),
+        ends_s=np.empty(0),
+        failures=dict(enumerate(wrong.values())),
+        span_s=0.0,
+        ids=np.zeros(at.size, np.int64),
+        timed=np.empty(0, np.int64),
+        numbers=part.numbers[at].tolist(),
+    )
+    aside.append(failed)
+    readable = part.only(np.setdiff1d(np.arange(part.numbers.size), at))
+    return readable, rows_of(work.rows(readable.batch), kind)
 
 
 def numbers(batch: pa.RecordBatch, name: str, kind: type) -> Any:

@@ -26,7 +26,7 @@ from evenly.errors import EvenlyError, FunctionFailed
 from evenly.worker.engine import Row, running_task
 from evenly.worker.executing import REPORT, peak_bytes, settle_worker
 from evenly.worker.letters import failure
-from evenly.worker.results import Shape, nulls_of, owning, results_in
+from evenly.worker.results import Shape, nulls_of, own_batch, owning, results_in
 from evenly.worker.rows import row_class, rows_of
 
 PIECE_ROWS, PIECE_S = 1_024, 0.05
@@ -184,7 +184,7 @@ class _Operator:
     def changed(self, piece: pa.RecordBatch) -> pa.RecordBatch:
         """What a function of batches makes of one."""
         try:
-            columns = self.node.shape.table(self._called(self._in_order(piece)))
+            columns = self.node.shape.table(own_batch(self._called(self._in_order(piece))))
         except (Exception, SystemExit) as error:
             raise self._failed(piece, error) from error
         return pa.RecordBatch.from_arrays(columns, schema=self.node.shape.schema)

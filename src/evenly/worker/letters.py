@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from evenly.errors import EvenlyError, FunctionFailed, InvalidResult, RowTooSlow
 from evenly.worker.engine import Row
-from evenly.worker.rows import as_json, row_class, rows_of
+from evenly.worker.rows import as_json, shown
 
 ERROR = "error"
 LETTER = pa.struct([("type", pa.string()), ("message", pa.string()), ("row", pa.string())])
@@ -66,4 +66,4 @@ def _where(error: BaseException) -> str:
 def _texts(payload: Any) -> list[str]:
     if isinstance(payload, Row):
         return [as_json(payload)]
-    return [as_json(row) for row in rows_of(payload, row_class(payload.schema.names))]
+    return [as_json(row) for row in shown(payload)]

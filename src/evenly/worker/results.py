@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import inspect
+from array import array
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -19,6 +22,9 @@ from evenly.worker.zones import zone_of
 _UNFIT = (pa.lib.ArrowException, ValueError, TypeError, OverflowError, ArithmeticError, KeyError, AttributeError)
 _LONGEST = 120
 _WHOLE = {int, bool, type(None)}
+_FILLED = (np.ndarray, bytearray, memoryview, set, deque, array)
+"""What a function can fill again, beside lists and dicts."""
+_MOST_OF_A_FLOAT = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True)
@@ -128,9 +134,13 @@ class Shape:
         except _UNFIT:
             made = pa.array(self._one_by_one(field, values, convert, wrong), field.type)
         if made.null_count and field.name in self.strict:
-            for at, value in enumerate(values):
-                if value is None and at not in wrong:
-                    wrong[at] = _is_null(field.name)
+            for at in np.flatnonzero(made.is_null()).tolist():
+                wrong.setdefault(at, _is_null(field.name))
+        if _may_not_be_null_within(field.type) and _null_within(made):
+            holed = {at for at in range(len(made)) if _null_within(made.slice(at, 1))}
+            for at in holed:
+                wrong.setdefault(at, _is_null(field.name, f"{_told(values[at])}, with a null inside,"))
+            return self._array(field, [None if at in holed else value for at, value in enumerate(values)], wrong)
         return made
 
     def _one_by_one(
@@ -172,7 +182,14 @@ class Shape:
         if isinstance(column, pa.ChunkedArray):
             column = column.combine_chunks()
         if column.null_count and field.name in self.strict:
-            raise InvalidResult(f"the function returned a null for field {field.name!r}, which may not be null")
+            raise _is_null(field.name, "a null")
+        made = self._of_type(column, field)
+        if _may_not_be_null_within(field.type) and _null_within(made):
+            raise _is_null(field.name, "a null inside")
+        return made
+
+    @staticmethod
+    def _of_type(column: pa.Array, field: pa.Field) -> pa.Array:
         if column.type == field.type:
             return column
         told = f"the function returned {column.type} for field {field.name!r}, which is of type {field.type}"
@@ -190,13 +207,13 @@ def own(given: Any) -> Any:
 
 
 def wholly_own(given: Any) -> Any:
-    """The same of what is inside, too: lists, dicts, arrays and bytes that can be filled again."""
+    """The same of what is inside, too: lists, dicts, sets, arrays and bytes that can be filled again."""
     if isinstance(given, dict):
         return {key: wholly_own(value) for key, value in given.items()}
     if isinstance(given, list):
         return [wholly_own(value) for value in given]
-    if isinstance(given, (np.ndarray, bytearray)):
-        return given.copy()
+    if isinstance(given, _FILLED):
+        return copy(given) if not isinstance(given, memoryview) else given.tobytes() if given.itemsize == 1 else given.tolist()
     if isinstance(given, tuple):
         held = [wholly_own(value) for value in given]
         if all(now is before for now, before in zip(held, given, strict=True)):
@@ -212,6 +229,16 @@ def owning(schema: pa.Schema) -> Callable[[Any], Any]:
     """`own` for results of this schema: where all fields are plain, what is inside cannot be filled again."""
     filled = (pa.types.is_nested, pa.types.is_binary, pa.types.is_large_binary)
     return wholly_own if any(is_filled(kind) for kind in schema.types for is_filled in filled) else own
+
+
+def own_batch(given: Any) -> Any:
+    """A batch or table as it is now. Arrow makes arrays of numpy's without a copy, which a function may fill again."""
+    if not isinstance(given, (pa.RecordBatch, pa.Table)):
+        return given
+    copied = pa.BufferOutputStream()
+    with pa.ipc.new_stream(copied, given.schema) as stream:
+        stream.write(given)
+    return pa.ipc.open_stream(copied.getvalue()).read_all()
 
 
 def results_in(value: Any, owned: Callable[[Any], Any] = own) -> list[Any]:
@@ -230,8 +257,36 @@ def nulls_of(count: int, kind: pa.DataType) -> pa.Array:
     return pa.array([None] * count, kind) if pa.types.is_nested(kind) else pa.nulls(count, kind)
 
 
-def _is_null(name: str) -> InvalidResult:
-    return InvalidResult(f"the function returned None for field {name!r}, which may not be null")
+def _is_null(name: str, what: str = "None") -> InvalidResult:
+    return InvalidResult(f"the function returned {what} for field {name!r}, which may not be null")
+
+
+def _inside(kind: pa.DataType) -> list[pa.Field]:
+    """What a type holds; of a map its items, for no key is null."""
+    if pa.types.is_map(kind):
+        return [kind.item_field]
+    return [kind.field(at) for at in range(kind.num_fields)] if pa.types.is_nested(kind) else []
+
+
+@lru_cache(maxsize=256)
+def _may_not_be_null_within(kind: pa.DataType) -> bool:
+    """Whether there is a field or an element in a type that may not be null. Spark would read a null there as it likes."""
+    return any(not field.nullable or _may_not_be_null_within(field.type) for field in _inside(kind))
+
+
+def _null_within(made: pa.Array) -> bool:
+    """Whether something in an array is null that may not be."""
+    if pa.types.is_struct(made.type):
+        there = made.filter(made.is_valid())
+        held = [there.field(at) for at in range(made.type.num_fields)]
+    elif pa.types.is_map(made.type):
+        held = [pa.ListArray.from_arrays(made.offsets, made.items).flatten()]
+    else:
+        held = [made.flatten()] if pa.types.is_nested(made.type) else []
+    return any(
+        (inner.null_count and not field.nullable) or (_may_not_be_null_within(field.type) and _null_within(inner))
+        for field, inner in zip(_inside(made.type), held, strict=True)
+    )
 
 
 def _is_row(value: Any) -> bool:
@@ -260,7 +315,10 @@ def _unfinished(value: Any) -> str:
         return "it is a coroutine; give the async function itself, not one that calls it"
     if inspect.isgenerator(value):
         return "it is a generator; return one result for a row, such as a list"
-    return ""
+    return _ONCE if isinstance(value, Iterator) else ""
+
+
+_ONCE = "it is an iterator, which can be read once only; make a list of it"
 
 
 def _whole(value: Any) -> Any:
@@ -276,47 +334,57 @@ def _converter(kind: pa.DataType) -> Callable[[Any], Any] | None:
     Structs may be tuples, and a datetime without a zone is one in the session's. Arrow would take any number for a time, in
     microseconds, and the zone of a datetime from it where there is none.
     """
-    if pa.types.is_integer(kind):
-        return _whole
+    if pa.types.is_integer(kind) or pa.types.is_float32(kind):
+        return _single if pa.types.is_float32(kind) else _whole
     if pa.types.is_temporal(kind):
         return _time_converter(kind)
     if pa.types.is_struct(kind):
-        names, inner = [field.name for field in kind], [_inner(field) for field in kind]
+        names, inner = [field.name for field in kind], [_converter(field.type) for field in kind]
         return lambda value: _as_struct(value, names, inner)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        each = _inner(kind.value_field)
+        each = _converter(kind.value_type)
         return _listed if each is None else lambda value: None if value is None else [each(held) for held in _listed(value)]
     if pa.types.is_map(kind):
-        of_key, of_item = _converter(kind.key_type) or _same, _inner(kind.item_field) or _same
+        of_key, of_item = _converter(kind.key_type) or _same, _converter(kind.item_type) or _same
         return lambda value: None if value is None else [(of_key(key), of_item(item)) for key, item in _pairs(value)]
     return None
 
 
-def _inner(field: pa.Field) -> Callable[[Any], Any] | None:
-    """The same of what a list, struct or map holds: Arrow would take a null where there may be none, and Spark read it as 0."""
-    convert = _converter(field.type)
-    return convert if field.nullable else lambda value: _given(value, convert)
-
-
-def _given(value: Any, convert: Callable[[Any], Any] | None) -> Any:
-    if value is None:
-        raise ValueError("it has a null inside where the schema has none")
-    return value if convert is None else convert(value)
-
-
-def _pairs(value: Any) -> Any:
-    """What is to be a map. A list of something else than pairs would end the process: Arrow does not check it."""
-    if isinstance(value, dict):
-        return value.items()
-    if not isinstance(value, (list, tuple)) or not all(isinstance(pair, (list, tuple)) and len(pair) == 2 for pair in value):
-        raise TypeError("a map is a dict, or a list of pairs")
+def _listed(value: Any) -> Any:
+    """What is for an array. Arrow would take a text for its letters, bytes for numbers and a dict for its keys; and a value is
+    looked at more than once: a second look at an iterator would find nothing in it."""
+    if isinstance(value, (str, bytes, bytearray, dict)):
+        raise TypeError("it is not a list; a list that a function returns is many results, so give one in a dict or a tuple")
+    if isinstance(value, Iterator):
+        raise TypeError(_unfinished(value))
     return value
 
 
-def _listed(value: Any) -> Any:
-    """What is to be a list: Arrow would take a text for a list of its letters, bytes for numbers, and a dict for its keys."""
-    if isinstance(value, (str, bytes, bytearray, dict)):
-        raise TypeError("it is not a list; a list that a function returns is many results, so give one in a dict or a tuple")
+def _pairs(value: Any) -> Any:
+    """The keys and items of a dict, or of a list of pairs, in whose place Arrow takes dicts of a key and a value too. A list of
+    something else would end the process: Arrow does not check it."""
+    if isinstance(value, dict):
+        return value.items()
+    if not isinstance(value, (list, tuple, np.ndarray)):
+        raise TypeError(_unfinished(value) or _NO_MAP)
+    return map(_pair, value)
+
+
+def _pair(given: Any) -> Any:
+    if isinstance(given, dict):
+        return given["key"], given["value"]
+    if not (isinstance(given, (list, tuple, np.ndarray)) and len(given) == 2):
+        raise TypeError(_NO_MAP)
+    return given
+
+
+_NO_MAP = "a map is a dict or a list of pairs"
+
+
+def _single(value: Any) -> Any:
+    """A number for a float of 32 bits: Arrow makes one that is too large infinite."""
+    if isinstance(value, (int, float, np.number)) and _MOST_OF_A_FLOAT < abs(float(value)) < np.inf:
+        raise ValueError("it is too large for a float; make the field a double")
     return value
 
 

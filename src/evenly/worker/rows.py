@@ -14,8 +14,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from evenly.errors import FunctionFailed
 from evenly.worker.engine import Row, class_of_values
 
+_NO_VALUE = (ValueError, OverflowError, TypeError)
+"""What Arrow raises where Python has no such value: a text that is not UTF-8, a day of the year 10000, a struct with two fields
+of one name, a map whose keys are lists."""
 _Convert = Callable[[Any], Any]
 _OF_TUPLES = frozenset(dir(Row))
 
@@ -35,7 +39,70 @@ def rows_of(batch: pa.RecordBatch, kind: type[Row]) -> Iterator[Row]:
     """The rows of a batch, of a class that `row_class` made for its columns."""
     if batch.num_columns == 0:
         return map(tuple.__new__, repeat(kind, batch.num_rows), repeat(()))
-    return map(tuple.__new__, repeat(kind), zip(*(values_of(column) for column in batch.columns), strict=True))
+    try:
+        columns = [values_of(column) for column in batch.columns]
+    except _NO_VALUE:
+        at, error = next(iter(unreadable(batch).items()))
+        raise FunctionFailed(f"{error}; on {as_json(shown(batch.slice(at, 1))[0])}") from error
+    return map(tuple.__new__, repeat(kind), zip(*columns, strict=True))
+
+
+def unreadable(batch: pa.RecordBatch) -> dict[int, FunctionFailed]:
+    """The rows of a batch that have a value which Python has not, as a text that is not UTF-8 or a day after the year 9999, and
+    what is wrong with each."""
+    found: dict[int, FunctionFailed] = {}
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        for at, value in enumerate(_one_by_one(column)):
+            if isinstance(value, _Unreadable):
+                remedy = "make_valid_utf8 or a cast to binary" if isinstance(value.error, UnicodeError) else "a cast to string"
+                found.setdefault(
+                    at,
+                    FunctionFailed(
+                        f"the function cannot get this row: column {name!r} has a value that Python has not "
+                        f"({type(value.error).__name__}: {value.error}); {remedy} makes one that it has"
+                    ),
+                )
+    return dict(sorted(found.items()))
+
+
+def shown(batch: pa.RecordBatch) -> list[Row]:
+    """The rows of a batch to be told of, with a text for what Python has not."""
+    kind = row_class(batch.schema.names)
+    columns = [[str(it) if isinstance(it, _Unreadable) else it for it in _one_by_one(column)] for column in batch.columns]
+    return [tuple.__new__(kind, values) for values in zip(*columns, strict=True)] if columns else list(rows_of(batch, kind))
+
+
+class _Unreadable:
+    """A value that Python has not."""
+
+    def __init__(self, value: pa.Array, error: Exception) -> None:
+        self._value, self.error = value, error
+
+    def __str__(self) -> str:
+        if isinstance(self.error, UnicodeDecodeError):
+            return self.error.object.decode("utf-8", "backslashreplace")
+        try:
+            if pa.types.is_timestamp(self._value.type):  # as a text Arrow has another year for those far off
+                return f"{self._value.cast(pa.int64())[0]} µs since 1970"
+            return str(self._value.cast(pa.string())[0])
+        except (pa.lib.ArrowException, *_NO_VALUE):
+            return f"({self.error})"
+
+
+def _one_by_one(column: pa.Array) -> list[Any]:
+    """The values of a column, whatever some of them are."""
+    try:
+        return values_of(column)
+    except _NO_VALUE:
+        pass
+    found: list[Any] = []
+    for at in range(len(column)):
+        one = column.slice(at, 1)
+        try:
+            found += values_of(one)
+        except _NO_VALUE as error:
+            found.append(_Unreadable(one, error))
+    return found
 
 
 def values_of(column: pa.Array) -> list[Any]:

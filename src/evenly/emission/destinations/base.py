@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
 
+from evenly.checks import has_only_begun
 from evenly.errors import DestinationFailed, InvalidParameter
 
 T = TypeVar("T")
@@ -45,6 +46,13 @@ def check_one_line(row: NumberedRow, remedy: str) -> None:
         raise InvalidParameter(f"{row} has a line break ({end.group()!r}), which would end its line: {remedy}")
 
 
+def check_done(gave: object, what: str) -> None:
+    """DestinationFailed for what has yet to be run, by nobody: its rows would count as sent."""
+    if gave is not None and has_only_begun(gave):
+        raise DestinationFailed(f"{what} has done nothing yet, it gave {gave!r}: let it return when the rows are sent")
+
+
+@runtime_checkable
 class Connection(Protocol):
     """An open way to a destination. It belongs to one queue, and sends one thing at a time."""
 

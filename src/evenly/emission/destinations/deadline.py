@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import select
 import socket
+import ssl
 import time
 from collections.abc import Callable
 from typing import Any
@@ -30,6 +32,12 @@ class DeadlineSocket:
         while rest:
             self._limit()
             rest = rest[self._socket.send(rest[:_MOST_BYTES]) :]
+
+    def has_news(self) -> bool:
+        """Whether the other side has said something, or ended the connection, that nobody has read."""
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        return bool(poll.poll(0)) or (isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0)
 
     def makefile(self, _: str) -> io.BufferedReader:
         self._readers += 1

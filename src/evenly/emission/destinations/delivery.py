@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import NamedTuple
 
-from evenly.emission.destinations.base import Connection, Destination, NumberedRow
+from evenly.checks import checked_whole, only_begins
+from evenly.emission.destinations.base import Connection, Destination, NumberedRow, check_done
 from evenly.emission.destinations.hiding import shown_url
 from evenly.emission.destinations.own_function import OwnFunction
 from evenly.emission.link.outgoing import UNSCHEDULED, Outgoing, checked_number
@@ -60,8 +61,16 @@ class Delivered(NamedTuple):
 def destination_of(to: Destination | Callable[[NumberedRow], object]) -> Destination:
     """A destination as it is, a function as a destination."""
     if isinstance(to, Destination) and not isinstance(to, type):
+        checked_whole(to.rows_at_once, f"rows_at_once of {to}", 1, 2**31)  # of groups of none, nothing would be sent
+        if to.limits is not None:
+            checked_number(to.limits, f"limits of {to}", 1e-6, 1e6)
         return to
     if callable(to) and not isinstance(to, type):
+        if only_begins(to):
+            raise InvalidParameter(
+                "to is an async function or a generator, which nobody would run: give a plain function that returns when it "
+                f"has sent the row, got {to!r}"
+            )
         return OwnFunction(to)
     got = f"the text {shown_url(to)!r}" if isinstance(to, str) else repr(to)
     raise InvalidParameter(f"to must be a TcpLines, an HttpPost, a destination of your own or a function, got {got}")
@@ -74,6 +83,7 @@ def deliver(bodies: Iterable[bytes], to: Destination, partition: Partition, paci
     destination refuses, fails, hangs for longer than the time limit or does not acknowledge; some rows may have arrived then,
     the first ones.
     """
+    to = destination_of(to)
     rows = size_bytes = most_waiting = 0
     numbered = (NumberedRow(*partition, number, body) for number, body in enumerate(bodies))
     groups = _groups(numbered, to.rows_at_once)
@@ -82,6 +92,8 @@ def deliver(bodies: Iterable[bytes], to: Destination, partition: Partition, paci
         return Delivered(0, 0, 0, 0)
     with _named(f"{to} cannot be connected to"):
         connection = to.connect(pacing.timeout_s)
+    if not isinstance(connection, Connection):
+        raise DestinationFailed(f"{to} gave {connection!r} as its connection, and that must have send, flush and close")
     try:
         with Outgoing(
             _Transmission(connection, to),
@@ -97,7 +109,8 @@ def deliver(bodies: Iterable[bytes], to: Destination, partition: Partition, paci
                 rows, size_bytes = rows + len(group), size_bytes + group_bytes
                 most_waiting = max(most_waiting, rows - queue.sent * to.rows_at_once)  # only the last group may be smaller
         with _named(f"{to} did not confirm that it has {rows} rows"):
-            connection.flush()
+            flush: Callable[[], object] = connection.flush
+            check_done(flush(), f"the flush of {to}")
     except SendFailed as failed:
         raise _told(failed, to, pacing) from failed.__cause__
     finally:
@@ -120,11 +133,12 @@ class _Transmission:
     """What the queue calls; whatever goes wrong in it is the destination's failure, by name."""
 
     def __init__(self, connection: Connection, to: Destination) -> None:
-        self._connection, self._to = connection, to
+        self._send: Callable[[Sequence[NumberedRow]], object] = connection.send
+        self._to = to
 
     def __call__(self, rows: Sequence[NumberedRow]) -> None:
         try:
-            self._connection.send(rows)
+            check_done(self._send(rows), str(self._to))
         except EvenlyError:
             raise
         except Exception as error:

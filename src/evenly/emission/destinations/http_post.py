@@ -188,7 +188,9 @@ class _Requests:
         return body, with_headers(ours, self._to.headers)
 
     def _exchange(self, body: bytes, headers: dict[str, str]) -> _Answer:
-        if self._http.sock is None:  # the server said that it would close after the last answer
+        # The server said that it would close after the last answer. Or it has closed since, or said something nobody asked for:
+        # a second answer, or that it is tired of waiting (408). That would be taken for the answer to this request.
+        if self._http.sock is None or (self._used and cast("DeadlineSocket", self._http.sock).has_news()):
             self._connect()
         connected = cast("DeadlineSocket", self._http.sock)
         connected.until(time.monotonic() + self._timeout_s)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from evenly.emission.destinations.base import Connection, NumberedRow
+from evenly.emission.destinations.base import Connection, NumberedRow, check_done
 
 
 @dataclass(frozen=True)
@@ -22,19 +22,19 @@ class OwnFunction:
 
     def connect(self, timeout_s: float) -> Connection:  # noqa: ARG002 - the queue holds each call to the limit
         """Nothing to connect to."""
-        return _Calls(self.function)
+        return _Calls(self.function, str(self))
 
     def __str__(self) -> str:
         return f"the function {getattr(self.function, '__name__', repr(self.function))}"
 
 
 class _Calls:
-    def __init__(self, function: Callable[[NumberedRow], object]) -> None:
-        self._function = function
+    def __init__(self, function: Callable[[NumberedRow], object], name: str) -> None:
+        self._function, self._name = function, name
 
     def send(self, rows: Sequence[NumberedRow]) -> None:
         for row in rows:
-            self._function(row)
+            check_done(self._function(row), self._name)
 
     def flush(self) -> None:
         """Every call has returned."""

@@ -154,7 +154,8 @@ class _Lines:
             self._hearing = bool(came)  # nobody asked, but a receiver that is not heard waits, and reads no further
             return
         if not came:
-            raise self._unacknowledged(f"it ended the connection after it had acknowledged {self._told}")
+            cut = f", and said {self._heard[:80]!r} without a line break" if self._heard else ""
+            raise self._unacknowledged(f"it ended the connection after it had acknowledged {self._told}{cut}")
         self._alive_s = time.monotonic()
         *lines, self._heard = (self._heard + came).split(b"\n")
         for line in lines:

@@ -20,7 +20,7 @@ from evenly.spark.costs.options import StageOptions, checked_key
 from evenly.spark.costs.row_ids import content_hash, key_hash, told_errors
 from evenly.spark.costs.stage import CallStage, reports_of
 from evenly.spark.frames import check_frame
-from evenly.spark.keyed.keys import key_names, quoted
+from evenly.spark.keyed.keys import key_names, quoted, spelled
 from evenly.worker.executing import CANDIDATE
 
 _MOST_CANDIDATES, _MOST_ROWS, _TRIAL_INSTANCES = 32, 65_536, 4
@@ -59,6 +59,8 @@ def recommend_cost_key(
 def candidate_keys(df: DataFrame) -> tuple[str, ...]:
     """Expressions that may tell a row's cost: columns, and sizes in steps of the square root of 2."""
     found: list[str] = []
+    # Under this setting a name in back-quotes is a pattern in SQL, which matches other columns too.
+    patterns = str(df.sparkSession.conf.get("spark.sql.parser.quotedRegexColumnNames", "false")).lower() == "true"
     for field in df.schema.fields:
         name, kind = field.name, field.dataType
         sized = None
@@ -67,14 +69,14 @@ def candidate_keys(df: DataFrame) -> tuple[str, ...]:
         elif isinstance(kind, (ArrayType, MapType)):
             sized = f"size({quoted(name)})"
         elif isinstance(kind, NumericType):
-            sized = f"abs({quoted(name)})"
+            sized = f"abs(cast({quoted(name)} as double))"  # the largest whole number has none above it
         try:
             found += key_names(df, name)
         except ColumnConflict:  # two columns of one name: neither can be named as the key
             continue
         except InvalidKeys:
             pass
-        if sized is not None:
+        if sized is not None and (spelled(name) == name or not patterns):
             found.append(f"try_cast(2 * log2({sized} + 1) as int)")
     return tuple(found[:_MOST_CANDIDATES])
 

@@ -9,7 +9,7 @@ from typing import Literal
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, MapType, StructType
+from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, MapType, StructField, StructType
 
 from evenly.errors import ColumnConflict, InvalidKeys, InvalidParameter, UnknownColumn
 from evenly.spark.exact_json import exact_json, garbles_keys
@@ -67,7 +67,11 @@ def _first(error: Exception) -> str:
 
 
 def content_hash(df: DataFrame) -> Column:
-    """A 64-bit hash of all columns, the same whenever it is computed. What Spark does not hash goes in as text."""
+    """A 64-bit hash of all columns, the same whenever it is computed. What Spark does not hash goes in as text.
+
+    Rows of one hash are dealt in the order in which they come, so only rows that are equal may have one. Spark's own hash
+    passes over nulls, the sign of a zero and where an array ends: by it (null, 5) and (5, null) are one.
+    """
     fields = [field for field in df.schema.fields if not field.name.startswith("__evenly_")]
     if not fields:
         return F.expr("0L")
@@ -76,8 +80,37 @@ def content_hash(df: DataFrame) -> Column:
     except ColumnConflict:
         return _hash_of_all(df)
     except InvalidKeys:
-        return F.xxhash64(*(_hashable(df, field.name, field.dataType) for field in fields))
-    return hashed("xxhash64", [spelled(field.name) for field in fields])
+        columns = [_hashable(df, field.name, field.dataType) for field in fields]
+    else:
+        if all(spelled(field.name) == field.name and not isinstance(field.dataType, StructType) for field in fields):
+            # In SQL, as `hashed` has it.
+            told = [_SQL[what].format(quoted(name)) for what, (name,) in _passed_over(fields)]
+            return F.expr(f"xxhash64({', '.join([*(quoted(field.name) for field in fields), *told])})")
+        columns = [F.col(spelled(field.name)) for field in fields]
+    told_of = {"null": F.isnull, "length": F.size, "zero": _zero}
+    return F.xxhash64(*columns, *(told_of[what](F.col(".".join(map(quoted, path)))) for what, path in _passed_over(fields)))
+
+
+_SQL = {"null": "isnull({0})", "length": "size({0})", "zero": "if({0} = 0, cast({0} as string), '')"}
+
+
+def _zero(column: Column) -> Column:
+    return F.when(column == 0, column.cast("string")).otherwise("")
+
+
+def _passed_over(fields: Sequence[StructField], within: tuple[str, ...] = ()) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """What a hash does not see of columns and fields: which are null, how long arrays are, and which zeros are negative."""
+    for field in fields:
+        path = (*within, field.name)
+        if isinstance(field.dataType, StructType):
+            if len({name.lower() for name in field.dataType.names}) == len(field.dataType.names):
+                yield from _passed_over(field.dataType.fields, path)
+        elif isinstance(field.dataType, ArrayType):
+            yield "length", path
+        elif isinstance(field.dataType, (DoubleType, FloatType)):
+            yield "zero", path
+        if field.nullable and (len(fields) > 1 or within):
+            yield "null", path
 
 
 def _hash_of_all(df: DataFrame) -> Column:

@@ -11,10 +11,11 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
+from evenly.checks import has_only_begun, only_begins
 from evenly.costs.call_options import ONE_ROW_AT_A_TIME, CallOptions
 from evenly.costs.model import CostModel
 from evenly.costs.report import may_fail_otherwise
-from evenly.errors import InvalidParameter, StreamingMismatch, WorkerDied
+from evenly.errors import FunctionFailed, InvalidParameter, StreamingMismatch, WorkerDied
 from evenly.instances import Instances
 from evenly.spark.costs.apply_by_cost import Costs, check_watch, chosen_key, loaded
 from evenly.spark.costs.cost_batches import CostBatches, RanBatch
@@ -97,6 +98,8 @@ def stream_apply_by_cost(
     for name, called in (("sink", sink), ("dead_letters", dead_letters)):
         if not callable(called) and not (name == "dead_letters" and called is None):
             raise InvalidParameter(f"{name} must be a function of the results and the batch's number, got {called!r}")
+        if called is not None and only_begins(called):
+            raise InvalidParameter(f"{name} is an async function or a generator, which nobody would run: make it a plain one")
     if dead_letters is not None and not call.skip:
         raise InvalidParameter(
             "dead_letters is given, but the first row that fails ends the query: add call=evenly.CallOptions(on_error='skip')"
@@ -154,11 +157,11 @@ class _Written:
         """
         results, number, reports = batch.results, batch.number, batch.reports
         if self._dead_letters is None:
-            self._sink(results, number)
+            _write("sink", self._sink, results, number)
             return
         for _ in range(_HANDED_OVER):
-            self._dead_letters(failed_rows(results), number)
-            self._sink(good_rows(results), number)
+            _write("dead_letters", self._dead_letters, failed_rows(results), number)
+            _write("sink", self._sink, good_rows(results), number)
             before, reports = reports, reports_of(batch.ran)
             if not may_fail_otherwise(before, reports):
                 return
@@ -168,3 +171,9 @@ class _Written:
             "wrote them, so a row may be in both or in neither: see why executors end, or why the cache is cleared, and start "
             "the query again, which runs the batch anew"
         )
+
+
+def _write(name: str, sink: Callable[[DataFrame, int], object], rows: DataFrame, number: int) -> None:
+    """Call a sink, which is to have written the rows when it returns: else the batch would be committed without them."""
+    if has_only_begun(gave := sink(rows, number)):
+        raise FunctionFailed(f"{name} has written nothing yet of batch {number}, it gave {gave!r}: make it a plain function")

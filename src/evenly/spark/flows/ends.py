@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import dataclass
 from hashlib import blake2s
 from pathlib import Path
@@ -12,6 +11,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import BinaryType, StringType, TimestampType
 
+from evenly.checks import has_only_begun
 from evenly.dataflow.ends import CONSOLE, FILES, KAFKA, REPLAY, SENT, TABLE, option
 from evenly.dataflow.graph import Dataflow, Operator
 from evenly.dataflow.unread import why_unread
@@ -185,9 +185,7 @@ def _called(flow: Dataflow, one: Operator, rows: DataFrame, number: int) -> None
     except Exception as error:
         what = f"the function of the sink {one.name!r}, with batch {number},"
         raise (own_error(error) or failed_function(what, error)) from error
-    if inspect.isawaitable(gave) or inspect.isgenerator(gave) or inspect.isasyncgen(gave):
-        if inspect.iscoroutine(gave):
-            gave.close()  # or Python warns that nobody awaited it
+    if has_only_begun(gave):
         raise flow.error(f"the function of {one.name!r} has done nothing yet, it gave {gave!r}: make it a plain function", one)
 
 

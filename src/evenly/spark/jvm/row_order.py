@@ -9,13 +9,17 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from evenly.spark.features import Feature, has
+from evenly.spark.jvm.shuffled_again import each
 
 _KEEPS_ORDER = {
     *("Project", "Filter", "Generate", "MapInPandas", "PythonMapInArrow", "MapInArrow", "ArrowEvalPython", "BatchEvalPython"),
     *("SubqueryAlias", "CollectMetrics", "EventTimeWatermark"),
 }
 """Operators that hand rows on in the order in which they get them, by Spark's names."""
-_SHUFFLE = re.compile(r"\b(?:Reused)?Exchange\b")
+_SHUFFLE = re.compile(r"\b(?:Reused)?Exchange\b|\ATruncated plan of \d+|\.\.\. \d+ more characters\Z")
+"""In the text of a plan. One that is cut off, as a setting may say (`spark.sql.maxPlanStringLength`), may have had one."""
+_OF_RDD = frozenset({"LogicalRDD", "ExternalRDD"})
+_SHUFFLED_RDD = re.compile(r"\b(?:Shuffled|CoGrouped|Subtracted)\w*RDD\b")
 
 
 def comes_in_any_order(df: DataFrame) -> bool:
@@ -41,12 +45,18 @@ def comes_shuffled(df: DataFrame) -> bool:
 
 
 def _is_shuffled(execution: Any) -> bool:
-    if not _SHUFFLE.search(execution.executedPlan().toString()):
-        return False
     node = execution.optimizedPlan()
+    told = execution.executedPlan().toString()
+    if not _SHUFFLE.search(told) and not any(map(_is_shuffled_rdd, each(node.collectLeaves()))):
+        return False
     while node.nodeName() in _KEEPS_ORDER:
         node = node.children().head()
     return bool(node.nodeName() != "Sort")
+
+
+def _is_shuffled_rdd(leaf: Any) -> bool:
+    """Whether a leaf of a plan reads an RDD behind a shuffle of its own, of which the plan has nothing."""
+    return leaf.nodeName() in _OF_RDD and _SHUFFLED_RDD.search(leaf.rdd().toDebugString()) is not None
 
 
 def is_held_at_driver(df: DataFrame) -> bool:

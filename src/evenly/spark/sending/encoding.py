@@ -8,11 +8,12 @@ from collections import Counter
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import BinaryType, CharType, DataType, StringType, VarcharType
+from pyspark.sql.types import BinaryType, CharType, DataType, StringType, StructType, VarcharType
 
 from evenly.errors import InvalidParameter, UnknownColumn
 from evenly.spark.exact_json import exact_json, garbles_keys
 from evenly.spark.keyed.keys import case_sensitive, quoted
+from evenly.spark.nested_types import parts_of
 
 BODY = "body"
 _WITHOUT_JSON = re.compile(r"\b(?:geography|geometry)\b")
@@ -34,12 +35,7 @@ def bodies(df: DataFrame, column: str | None) -> DataFrame:
         raise InvalidParameter("the rows have no column: select what is to be sent")
     if twice := _twice(df):
         raise _several(twice[0])
-    if unwritten := [field for field in df.schema.fields if garbles_keys(field.dataType)]:
-        kinds = ", ".join(f"{field.name} ({field.dataType.simpleString()})" for field in unwritten)
-        raise InvalidParameter(
-            f"keys of maps are text, numbers or booleans in JSON: {kinds}; make text of them, as in "
-            "F.transform_keys(column, lambda key, _: key.cast('string')), or drop it"
-        )
+    _check_names_and_keys(df)
     refused = [field for field in df.schema.fields if _WITHOUT_JSON.search(field.dataType.simpleString())]
     try:
         encoded = _as_json(df, df.columns)
@@ -51,6 +47,22 @@ def bodies(df: DataFrame, column: str | None) -> DataFrame:
         kinds = ", ".join(f"{field.name} ({field.dataType.simpleString()})" for field in refused)
         raise InvalidParameter(f"Spark cannot write as JSON: {kinds}; cast it to string or binary, or drop it")
     return encoded
+
+
+def _check_names_and_keys(df: DataFrame) -> None:
+    """Refuse what JSON can be written of and not be read again as it was."""
+    for field in df.schema.fields:
+        if any(isinstance(part, StructType) and len(set(part.names)) < len(part.names) for part in parts_of(field.dataType)):
+            raise InvalidParameter(
+                f"column {field.name!r} is {field.dataType.simpleString()}, with two fields of one name, and readers keep "
+                "one: give each a name of its own"
+            )
+    if unwritten := [field for field in df.schema.fields if garbles_keys(field.dataType)]:
+        kinds = ", ".join(f"{field.name} ({field.dataType.simpleString()})" for field in unwritten)
+        raise InvalidParameter(
+            f"keys of maps are text, numbers or booleans in JSON: {kinds}; make text of them, as in "
+            "F.transform_keys(column, lambda key, _: key.cast('string')), or drop it"
+        )
 
 
 def _plain_column(df: DataFrame, column: str | None) -> str | None:
