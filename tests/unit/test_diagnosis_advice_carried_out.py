@@ -16,6 +16,7 @@ from evenly.diagnosis.findings import Cause, Confidence
 from evenly.diagnosis.plans import parse_exchange
 from evenly.diagnosis.stages import Exchange
 from evenly.errors import DamagedData
+from evenly.report.diagnosis_pictures import stage_bars
 from past_stages import BY_USER, stage
 
 UNEVEN = [100, 110, 90, 100, 105, 95, 100, 200]
@@ -183,3 +184,16 @@ def test_batches_of_rows_in_shuffles_of_pythons_rdds_are_not_taken_for_rows():
     assert (found.cause, found.confidence, found.call) == (Cause.COST, Confidence.GUESS, None)
     assert "rows were not counted" in found.why
     assert "the job's own shuffle" in found.remedy
+
+
+def test_a_line_that_spark_does_not_know_is_not_told():
+    found = replace(stage([1_000]), name="save at <unknown>:0", query="nightly totals")
+    assert found.line == "nightly totals"
+    assert replace(found, query=None).line == "save"
+
+
+def test_numbers_below_bars_have_room():
+    for tasks, told, left_out in ((10, ">9<", ">10<"), (16, ">14<", ">15<")):
+        drawn = str(stage_bars(stage([1_000] * tasks, [0] * tasks)))
+        assert told in drawn
+        assert left_out not in drawn

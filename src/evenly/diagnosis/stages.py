@@ -17,7 +17,7 @@ from evenly.measures.load import imbalance_pct
 
 PYTHON = re.compile(r"Python|InPandas|InArrow|PySpark")
 """Operators and RDDs that run a Python function."""
-_SPARKS_OWN = re.compile(r"\.(java|scala):\d+$")
+_SPARKS_OWN = re.compile(r"(\.(java|scala)|<unknown>):\d+$")
 _UNKNOWN = np.zeros(0, np.int64)
 _NOBODY = np.zeros(0, np.bool_)
 
