@@ -91,7 +91,7 @@ def test_a_stage_that_evenly_placed_before_needs_a_new_mapping():
 )
 def test_uneven_rows_without_keys_are_spread(exchange, said, call):
     rows = [100] * 7 + [400]
-    found = diagnose_stage(stage([r * 100 for r in rows], rows, exchange=exchange))
+    found = diagnose_stage(stage([r * 100 for r in rows], rows, exchange=exchange, operators=("MapInPandas",)))
     assert found.cause is Cause.ROWS
     assert said in found.remedy
     assert found.call == call
@@ -145,7 +145,7 @@ def test_an_executor_is_slow_only_if_other_stages_say_so_too():
 
 
 def test_too_few_tasks_leave_slots_idle():
-    found = diagnose_stage(stage([30_000, 30_000], cluster_slots=8, exchange=None))
+    found = diagnose_stage(stage([30_000, 30_000], cluster_slots=8, exchange=None, operators=("MapInPandas",)))
     assert found.cause is Cause.TOO_FEW
     assert found.saved_s == pytest.approx(30.0 - 60.0 / 8)
     assert found.call == "df.repartition(8)"

@@ -235,11 +235,12 @@ def shuffled(scope):
     return [*made.start(cores=1), before, *tasks, after]
 
 
-@pytest.mark.parametrize(("scope", "call"), [("Exchange", "spark.sql.shuffle.partitions"), ("reduceByKey", "rdd.repartition(")])
+@pytest.mark.parametrize(("scope", "call"), [("Exchange", "spark.sql.shuffle.partitions"), ("reduceByKey", None)])
 def test_a_querys_shuffle_is_known_by_its_scope_where_the_log_has_no_plan(tmp_path, scope, call):
     found = read_application(open_event_log(written(tmp_path, made.text(shuffled(scope)))))
     assert diagnose_stage(found.stages[0]).cause is Cause.TOO_MANY
-    assert call in diagnose_stage(found.stages[0]).call
+    told = diagnose_stage(found.stages[0])
+    assert told.call is None if call is None else call in told.call
 
 
 def test_stages_without_any_of_their_tasks_are_told(tmp_path):

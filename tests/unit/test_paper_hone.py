@@ -148,6 +148,7 @@ def test_the_extra_columns_compare_with_rules_that_the_paper_leaves_out(figure):
         assert headings[-3:] == ["lbf to rrb, %", "lbf to skipping-rr, %", "lbf to fcfs, %"]
         assert len(rows) == 16
         assert all(len(row) == len(headings) for row in rows)
+        assert not [row for row in rows if "-0.0" in row]
     row = next(row for row in figure("6").points if (row["series"], row["x"], row["part"]) == ("lbf", 1_000, "6a"))
     assert row["against_rrb_pct"] < row["against_skipping_rr_pct"] < row["against_fcfs_pct"] < 0.0
 

@@ -19,7 +19,7 @@ from evenly.diagnosis.plans import QueryPlan
 from evenly.diagnosis.running import RunningStage, is_part, moment_ms
 from evenly.diagnosis.savings import in_turn_ms
 from evenly.diagnosis.stages import PastStage, Work
-from evenly.errors import EmptyStream
+from evenly.errors import DamagedData, EmptyStream
 
 MOST_STAGES = 1_000
 """How many finished stages are kept: those in which balance would have saved the most time."""
@@ -43,6 +43,7 @@ class _Reader:
         self.earliest = 0
         self.last = 0
         self.over = False
+        self.another = ""
         self.partial: list[str] = []
         self.names: dict[str, str] = {}
 
@@ -53,11 +54,17 @@ class _Reader:
         self.properties = {str(name): str(value) for name, value in dict(event.get("Spark Properties") or {}).items()}
 
     def application_start(self, event: dict[str, Any]) -> None:
-        self.application.name = str(event.get("App Name", ""))
-        self.application.id = str(event.get("App ID", ""))
         attempt = event.get("App Attempt ID")
-        self.application.attempt = None if attempt is None else str(attempt)
-        self.started = moment_ms(event.get("Timestamp", 0))
+        started = moment_ms(event.get("Timestamp", 0))
+        named = str(event.get("App ID", "")), None if attempt is None else str(attempt)
+        again = named == (self.application.id, self.application.attempt) and bool(named[0] or started == self.started)
+        if self.earliest and not (self.started and again):
+            # The numbers of its stages are those of stages before: nothing that follows can be told apart from them.
+            self.another = self.another or f"{event.get('App Name', '')} ({named[0]})"
+            return
+        self.application.name = str(event.get("App Name", ""))
+        self.application.id, self.application.attempt = named
+        self.started = started
 
     def application_end(self, event: dict[str, Any]) -> None:
         self.over = True
@@ -190,6 +197,8 @@ class _Reader:
             groups_rdds=running.groups_rdds,
             part=running.part,
             file_rdd=running.file_rdd,
+            coalesced=running.coalesced,
+            streaming=running.of_stream and not (plan is not None and plan.reads_rdd),
         )
         rows = int(tasks.rows.sum() + tasks.rows_out.sum())
         return PastStage(
@@ -214,6 +223,12 @@ class _Reader:
 
     def result(self, log: EventLog) -> Application:
         application = self.application
+        if self.another:
+            first = f"{application.name} ({application.id})" if self.started else "one whose beginning is missing"
+            raise DamagedData(
+                f"{log.path} holds more than one application: {first}, and then {self.another}. Give the log of each by "
+                "itself: it begins with the line of its SparkListenerLogStart"
+            )
         for key, stage in list(self.running.items()):
             if stage.known and stage.tasks and len(stage.done) == stage.tasks and not stage.open:
                 # Its end is missing, but all of its tasks are there.

@@ -52,9 +52,10 @@ def by_key_call(keys: Sequence[str], instances: int, *, weight: str | None = Non
     return f"{placed_call(keys, instances, weight=weight)}.groupBy({grouped_by(keys, slot_column(keys))})"
 
 
-def unslotted_call(keys: Sequence[str], instances: int) -> str:
-    """Whole keys on the instance that has least to do, for work without a grouping."""
-    return f"df.transform(evenly.by_key, key={key_argument(keys)}, instances={instances}, slot=None)"
+def unslotted_call(keys: Sequence[str], instances: int, *, fit_on: str = "") -> str:
+    """Whole keys on the instance that has least to do, for work without a grouping; a stream needs other rows to learn from."""
+    learnt = f", fit_on={fit_on}" if fit_on else ""
+    return f"df.transform(evenly.by_key, key={key_argument(keys)}, instances={instances}, slot=None{learnt})"
 
 
 def aggregate_by_key_call(keys: Sequence[str], instances: int, *, weight: str | None = None) -> str:
@@ -73,6 +74,21 @@ def apply_by_cost_call(instances: int) -> str:
     return f"df.transform(evenly.apply_by_cost, function=function, schema=schema, instances={instances})"
 
 
+def stream_by_key_call(rows: str, keys: Sequence[str], instances: int, *, window: str | None = None) -> str:
+    """A streaming query whose keys Evenly places."""
+    of_window = "" if window is None else f", window={quoted(window)}"
+    key = key_argument(keys)
+    return f"evenly.stream_by_key({rows}, build, key={key}, instances={instances}{of_window}, checkpoint=checkpoint)"
+
+
+def stream_apply_by_cost_call(instances: int) -> str:
+    """Rows of a stream to instances by what they cost."""
+    return (
+        f"evenly.stream_apply_by_cost(rows, function, schema, cost_key=cost_key, instances={instances}, sink=sink, "
+        "checkpoint=checkpoint)"
+    )
+
+
 def setting_call(name: str, value: object) -> str:
     """A setting of Spark's, for the queries that follow."""
     return f"spark.conf.set({quoted(name)}, {quoted(str(value))})"
@@ -89,10 +105,19 @@ def join_call(left: Sequence[str], right: Sequence[str], how: str, *, broadcast:
 
 def joined_by_key_call(left: Sequence[str], right: Sequence[str], how: str, heavier: str, instances: int) -> str:
     """Both sides of a join under one mapping, which is learnt from the side that has more rows."""
+    return "\n".join([*_under_one_mapping(left, right, heavier, instances), join_call(left, right, how, slot=True)])
+
+
+def cogrouped_by_key_call(left: Sequence[str], right: Sequence[str], heavier: str, instances: int) -> str:
+    """Both sides of a cogrouped function under one mapping: under one for each, a key's groups would not meet."""
+    groups = f"left.groupBy({grouped_by(left, SLOT)}).cogroup(right.groupBy({grouped_by(right, SLOT)}))"
+    return "\n".join([*_under_one_mapping(left, right, heavier, instances), groups])
+
+
+def _under_one_mapping(left: Sequence[str], right: Sequence[str], heavier: str, instances: int) -> list[str]:
     heavier_keys = left if heavier == "left" else right
     lines = [f"mapping = evenly.learn_mapping({heavier}, key={key_argument(heavier_keys)}, instances={instances})"]
-    lines += [
+    return lines + [
         f"{side} = {side}.transform(evenly.by_key, key={key_argument(keys)}, instances={instances}, mapping=mapping)"
         for side, keys in (("left", left), ("right", right))
     ]
-    return "\n".join([*lines, join_call(left, right, how, slot=True)])

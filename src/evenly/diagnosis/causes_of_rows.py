@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 import numpy as np
 
-from evenly.diagnosis.advice import AGGREGATES, GROUPED, MIB, WINDOWS, runs, scans_files, with_tasks
+from evenly.diagnosis.advice import AGGREGATES, GROUPED, MIB, WINDOWS, buckets_of, runs, scans_files, with_tasks
 from evenly.diagnosis.calls import (
     aggregate_by_key_call,
     by_key_call,
@@ -20,11 +19,11 @@ from evenly.diagnosis.calls import (
 )
 from evenly.diagnosis.findings import Advice, Cause, Confidence, Finding, Thresholds
 from evenly.diagnosis.joins import join_advice
+from evenly.diagnosis.placing import cogroups, keeps_state, placed_groups
 from evenly.diagnosis.stages import Exchange, PastStage
 from evenly.kernels.types import I64
 from evenly.measures.load import imbalance_pct
 
-_COGROUP = re.compile(r"CoGroup")
 _LEAST_TASKS = 20
 """So many tasks make a line."""
 _AS_MUCH = 0.95
@@ -63,10 +62,11 @@ def uneven_reading(stage: PastStage, limits: Thresholds) -> Measured | None:
     for values, unit, least in ((tasks.rows, "rows", limits.least_rows), (tasks.bytes, "bytes", float(MIB) / 16)):
         alone = _all_in_one(stage, values)
         tells = alone or max(float(values.mean()), float(values.max()) / _MOST) >= least
-        if tells and imbalance_pct(values) >= limits.uneven_rows_pct:
+        of_the_same = values[stage.alike]
+        if tells and min(imbalance_pct(values), imbalance_pct(of_the_same)) >= limits.uneven_rows_pct:
             explained = max(explained_by_reading(stage, values), _explained_by_all(stage, values, limits))
             if explained >= limits.explained and not _denied(stage, values):
-                return Measured(values, unit, min(explained, _LESS_THAN_SURE) if alone else explained)
+                return Measured(of_the_same, unit, min(explained, _LESS_THAN_SURE) if alone else explained)
     return None
 
 
@@ -135,9 +135,19 @@ def _input_advice(stage: PastStage, exchange: Exchange | None) -> Advice:
     if exchange is not None or stage.work.reads_shuffle:
         return _shuffle_advice(exchange)
     slots = max(stage.slots, stage.cluster_slots)
+    if runs(stage, *GROUPED) or buckets_of(stage):
+        return Advice(
+            "rows of a key are together where the input has them (a bucket of its table, a partition that is kept), and keys "
+            "are uneven: evenly diagnose keys says of a table which, and which call places them"
+        )
     if stage.work.python and stage.operators:
         return Advice("the input's parts are uneven: spread the rows before the function", f"df.repartition({slots})")
-    if stage.work.groups_rdds and stage.query is None and not stage.operators:
+    return _made_advice(stage, slots)
+
+
+def _made_advice(stage: PastStage, slots: int) -> Advice:
+    bare = stage.query is None and not stage.operators
+    if stage.work.groups_rdds and bare:
         return Advice(
             "the job's own partitioner (partitionBy, reduceByKey, sortByKey, join and the like) puts so many rows into few "
             "partitions: more partitions, or a partitioner that weighs its keys or ranges; where one key is too many, parts of "
@@ -145,7 +155,7 @@ def _input_advice(stage: PastStage, exchange: Exchange | None) -> Advice:
         )
     if scans_files(stage):
         return _file_advice(stage, slots)
-    if stage.query is None and not stage.operators:
+    if bare:
         return Advice("the partitions are uneven: spread the rows before the function", f"rdd.repartition({slots})")
     return Advice("the rows are uneven where they are made: spread them there, before this stage")
 
@@ -174,7 +184,7 @@ def _file_advice(stage: PastStage, slots: int) -> Advice:
 def _merged_advice(stage: PastStage, exchange: Exchange) -> Advice:
     tasks = max(stage.slots, stage.instances)
     if exchange.keys and runs(stage, *GROUPED):
-        return Advice("place the keys by their weight on a fixed number of instances", by_key_call(exchange.placeable, tasks))
+        return placed_groups(stage, exchange.placeable, tasks)
     return Advice(
         "switch the merging of partitions off for this query, so that short tasks fill the gaps",
         setting_call("spark.sql.adaptive.coalescePartitions.enabled", "false"),
@@ -185,7 +195,7 @@ def _by_keys(
     stage: PastStage, exchange: Exchange, read: Measured, why: str, limits: Thresholds, confidence: Confidence
 ) -> Finding:
     """Rows of one key are in one place: keys have to be placed by what they weigh, or split."""
-    if exchange.placed:
+    if exchange.placed and not keeps_state(stage):
         remedy = "the keys are placed by Evenly already, for other rows than these: learn the mapping anew"
         call = by_key_call(exchange.placeable, stage.instances)
         return Finding(stage, Cause.KEYS, stage.saved_s, why, remedy, call, confidence)
@@ -193,7 +203,7 @@ def _by_keys(
     slots = min(stage.slots, int((read.values > 0).sum()))
     hot = share * slots > limits.hot_key
     # A key may be too heavy for one of very many instances and yet not for a slot: then fewer instances will do.
-    instances = stage.slots if share * stage.instances > limits.hot_key else max(stage.instances, stage.slots)
+    instances = stage.slots if share * read.values.size > limits.hot_key else max(read.values.size, stage.slots)
     keys = exchange.placeable or ("key",)
     made = "" if exchange.keys else f' (first make {exchange.named} a column, df.withColumn("key", …))'
     if hot:
@@ -214,15 +224,21 @@ def _hot_share(values: I64) -> float:
 
 
 def _hot_advice(stage: PastStage, exchange: Exchange, keys: tuple[str, ...], instances: int) -> Advice:
+    if keeps_state(stage):
+        return Advice("the state of a key is in one place, so nothing spreads it: treat that key apart")
     if any(WINDOWS.match(name) for name in stage.operators):
         return Advice(
             "a window sees all rows of its key in one task, so nothing spreads it: treat that key apart, or window by more"
         )
-    if any(_COGROUP.search(name) for name in stage.operators):
+    if cogroups(stage):
         return Advice("a cogrouped function sees all rows of its key in one task, so nothing spreads it: treat that key apart")
     if runs(stage, *GROUPED):
         remedy = "split it, if the function's results on parts of a key can be merged; else treat that key apart"
         return Advice(remedy, aggregate_by_key_call(keys, instances))
+    return _hot_native(stage, exchange, keys, instances)
+
+
+def _hot_native(stage: PastStage, exchange: Exchange, keys: tuple[str, ...], instances: int) -> Advice:
     call = split_by_key_call(keys, instances)
     if any(AGGREGATES.match(name) for name in stage.operators):
         by = ", ".join(keys)
@@ -231,7 +247,13 @@ def _hot_advice(stage: PastStage, exchange: Exchange, keys: tuple[str, ...], ins
             f"{call}.groupBy({grouped_by(keys, 'part')})",
         )
     if exchange.origin.startswith("REPARTITION"):
-        return Advice("rows of a key need not be together for what follows: spread them", f"df.repartition({instances})")
+        remedy = (
+            "spread its rows, if what follows does not count on rows of a key being together (a function over partitions, or "
+            "one file for each key, may; large keys in several files are evenly.write_by_key)"
+        )
+        return Advice(remedy, f"df.repartition({instances})")
+    if stage.work.streaming:
+        return Advice("spread its rows (repartition), if rows of a key need not be together for what follows")
     return Advice("split it, if rows of a key need not be together for what follows", f'{call}.drop("part")')
 
 
@@ -239,6 +261,9 @@ def _key_advice(stage: PastStage, keys: tuple[str, ...], instances: int) -> Advi
     if any(WINDOWS.match(name) for name in stage.operators):
         by = ", ".join((*keys, slot_column(keys)))
         return Advice(f"place the keys by their weight, and window by ({by})", placed_call(keys, instances))
-    if runs(stage, *GROUPED) or any(AGGREGATES.match(name) or _COGROUP.search(name) for name in stage.operators):
-        return Advice("place the keys by their weight", by_key_call(keys, instances))
+    if keeps_state(stage) or runs(stage, *GROUPED) or any(AGGREGATES.match(name) for name in stage.operators):
+        return placed_groups(stage, keys, instances)
+    if stage.work.streaming:
+        remedy = "place the keys by their weight, under a mapping that is learnt from a table of earlier rows"
+        return Advice(remedy, unslotted_call(keys, instances, fit_on="earlier"))
     return Advice("place the keys by their weight", unslotted_call(keys, instances))

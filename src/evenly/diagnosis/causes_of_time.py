@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from evenly.diagnosis.advice import GROUPED, MIB, runs, with_tasks
-from evenly.diagnosis.calls import apply_by_cost_call, by_key_call
+from evenly.diagnosis.calls import apply_by_cost_call, stream_apply_by_cost_call
 from evenly.diagnosis.findings import Advice, Cause, Confidence, Finding, Thresholds
+from evenly.diagnosis.placing import placed_groups
 from evenly.diagnosis.stages import PastStage, Tasks
 from evenly.kernels.types import I64
 
@@ -237,7 +238,8 @@ def _by_cost(stage: PastStage, limits: Thresholds) -> Finding | None:
     pace = tasks.pace_ms
     if pace[stage.deciding] < _COSTLIER * np.median(pace):
         return None
-    known = int(tasks.rows.sum()) > 0
+    # Python's own RDDs have batches of rows in a shuffle, and these are what is counted.
+    known = int(tasks.rows.sum()) > 0 and not (stage.work.python and not stage.operators)
     took = float(tasks.work_ms[stage.deciding]) / 1000.0
     why = f"{stage.decider} took {took:.1f} s, the mean is {tasks.work_ms.mean() / 1000.0:.1f} s, "
     if not known:
@@ -268,12 +270,13 @@ def _cost_advice(stage: PastStage) -> Advice:
         remedy = "spread rows by their cost, with the function called for each row"
         if exchange is not None and exchange.keys:
             remedy += " (where rows of a key need not stay together)"
-        return Advice(remedy, apply_by_cost_call(instances))
+        return Advice(remedy, stream_apply_by_cost_call(instances) if stage.work.streaming else apply_by_cost_call(instances))
     if stage.instances >= filled:
         return Advice("there are more tasks than slots already, so nothing short of cheaper rows helps here")
     if exchange is not None and exchange.keys and runs(stage, *GROUPED):
-        remedy = f"rows of a key stay together here, so let short tasks fill the gaps: {filled} instances"
-        return Advice(remedy, by_key_call(exchange.placeable, filled))
+        placed = placed_groups(stage, exchange.placeable, filled)
+        remedy = f"rows of a key stay together here, so let short tasks fill the gaps: {filled} instances; {placed.remedy}"
+        return Advice(remedy, placed.call)
     advice = with_tasks(stage, filled)
     if advice is None:
         return Advice("nothing that Spark lets be changed helps here")

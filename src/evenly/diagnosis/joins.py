@@ -28,9 +28,16 @@ _SPLITS = {
 
 def join_advice(stage: PastStage, exchange: Exchange, *, hot: bool, instances: int) -> Advice | None:
     """What helps the join of a stage, or None if it has none of two shuffled sides."""
-    sides = {one.side: one for one in stage.work.reads if one.side}
+    sided = [one for one in stage.work.reads if one.side]
+    sides = {one.side: one for one in sided}
     if not stage.work.join or len(sides) != 2:
         return None
+    if len(sided) > 2:
+        return _of_several(exchange, hot=hot)
+    return _of_two(stage, exchange, sides, hot=hot, instances=instances)
+
+
+def _of_two(stage: PastStage, exchange: Exchange, sides: dict[str, Exchange], *, hot: bool, instances: int) -> Advice:
     found = _HOW.search(stage.work.join)
     how, more = found.groups() if found else ("", None)
     heavy = _heavier(stage, sides) or exchange.side
@@ -56,6 +63,17 @@ def join_advice(stage: PastStage, exchange: Exchange, *, hot: bool, instances: i
         call = joined_by_key_call(keys["left"], keys["right"], how, heavy, instances)
         return Advice(f"{told}; place both sides under one mapping that is learnt from the {heavy} side{besides}", call)
     return _adaptive(stage, sides[heavy], told, how, heavy)
+
+
+def _of_several(exchange: Exchange, *, hot: bool) -> Advice:
+    """Inputs that are joined by one key, one after another, in one stage: which of them is small the log does not say."""
+    told = f"more than two inputs are joined here (by {exchange.named}), one of which is uneven"
+    small = "send those that are small to every executor (F.broadcast)"
+    if hot:
+        return Advice(f"{told}: {small}, or join that key apart and unite the results")
+    return Advice(
+        f"{told}: {small}, or place all of them under one mapping (evenly.learn_mapping) and join by the key and slot"
+    )
 
 
 def _keys(join: str) -> dict[str, tuple[str, ...]]:

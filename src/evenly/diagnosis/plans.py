@@ -19,13 +19,15 @@ _FILES_READ = ("number of files read", "number of files")
 _FILES_SIZE = ("size of files read", "size of files")
 _PARTITIONING = re.compile(r"(\w*[pP]artitioning|SinglePartition)\b")
 _ORIGIN = re.compile(r"\b(REPARTITION\w*|REBALANCE\w*|ENSURE_REQUIREMENTS)\b")
-_ATTRIBUTE = re.compile(r"#\d+L?")
-_WHOLE_ATTRIBUTE = re.compile(r"#\d+L?(?![\dL.\[])")
+_ATTRIBUTE = re.compile(r"#\d+L?(-T\d+ms)?")
+"""Where a stream's rows have a watermark, its delay stands behind the number."""
+_WHOLE_ATTRIBUTE = re.compile(r"#\d+L?(-T\d+ms)?(?![\dL.\[])")
 """Of a column itself, and not of a field of it."""
-_PLAIN = re.compile(r"^([^()#]+)#\d+L?$")
+_PLAIN = re.compile(r"^([^()#]+)#\d+L?(-T\d+ms)?$")
 _INTERNAL = re.compile(r"^(_groupingexpression|_w\d+$|pythonUDF\d+$|_distribution|__)")
 _FUNCTION = re.compile(r"(\w+)\(")
 _JOINS = re.compile(r"^(Gpu|Photon)?(SortMergeJoin|ShuffledHashJoin|ShuffledSymmetricHashJoin|ShuffledJoin)")
+_COGROUPS = re.compile(r"CoGroup")
 _SCANS = re.compile(r"^(Gpu|Photon)?(Scan|BatchScan|FileScan|InMemoryTableScan|LocalTableScan|Range)\b")
 _TEXT = 4_000
 """So many characters of an operator's description are kept."""
@@ -70,6 +72,8 @@ class QueryPlan:
     numbered: dict[int, tuple[_Node, str]] = field(default_factory=dict)
     command: str = ""
     adaptive: bool = False
+    reads_rdd: bool = False
+    """Whether its rows are handed to it, as those of a batch to `foreachBatch`."""
     counted: dict[int, int] = field(default_factory=dict)
     """What the driver told of a query, by number: how many files a scan reads, and their size."""
 
@@ -88,6 +92,7 @@ class QueryPlan:
             place += 1
             if above is not None:
                 above.below.append(node)
+            self.reads_rdd = self.reads_rdd or node.name.startswith("Scan ExistingRDD")
             self.adaptive = self.adaptive or node.name.startswith("AdaptiveSparkPlan")
             for metric in told.get("metrics", ()):
                 self.numbered[int(metric["accumulatorId"])] = (node, str(metric.get("name", "")))
@@ -165,7 +170,7 @@ def _exchange(node: _Node) -> Exchange:
     for above in node.upwards():
         if "ShuffleRead" in above.name or "ShuffleReader" in above.name:
             read = above.text.partition(" ")[2]
-        elif _JOINS.match(above.name):
+        elif _JOINS.match(above.name) or _COGROUPS.search(above.name):
             side = "left" if below.as_input == 0 else "right"
             break
         elif "Exchange" in above.name and "Reused" not in above.name:

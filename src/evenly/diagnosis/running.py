@@ -46,6 +46,8 @@ class RunningStage:
     groups_rdds: bool = False
     part: bool = False
     file_rdd: bool = False
+    coalesced: int = 0
+    of_stream: bool = False
     keeps: bool = False
     known: bool = True
     columns: dict[str, array[int]] = field(default_factory=lambda: {name: array("q") for name in _COLUMNS})
@@ -78,6 +80,8 @@ class RunningStage:
             groups_rdds=any(_is_grouped(one) for one in info.get("RDD Info", ())),
             part=is_part(info),
             file_rdd="FileScanRDD" in names,
+            coalesced=_coalesced(info.get("RDD Info", ())),
+            of_stream="sql.streaming.queryId" in properties,
         )
 
     def take(
@@ -233,6 +237,14 @@ def _is_kept(rdd: dict[str, Any]) -> bool:
 def _is_grouped(rdd: dict[str, Any]) -> bool:
     """Whether rows are where a partitioner of the job puts them: by their keys, or by ranges of these."""
     return rdd.get("Name") in _PARTITIONED and not any(f'"name":"{one}"' in str(rdd.get("Scope")) for one in _SPREADING)
+
+
+def _coalesced(rdds: list[dict[str, Any]]) -> int:
+    """To how many partitions the job has put all that comes before them; 0 where it has not, or shuffles the rows for it."""
+    shuffled = {one.get("Scope") for one in rdds if one.get("Name") == "ShuffledRDD"}
+    named = [one for one in rdds if one.get("Name") == "CoalescedRDD" and one.get("Scope") not in shuffled]
+    numbers = [int(one.get("Number of Partitions", 0)) for one in named if '"name":"coalesce"' in str(one.get("Scope")).lower()]
+    return min(numbers, default=0)
 
 
 def _is_shuffle_of_sql(rdd: dict[str, Any]) -> bool:

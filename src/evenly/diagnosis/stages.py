@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -17,7 +17,7 @@ from evenly.measures.load import imbalance_pct
 
 PYTHON = re.compile(r"Python|InPandas|InArrow|PySpark")
 """Operators and RDDs that run a Python function."""
-_SPARKS_OWN = re.compile(r"\.(java|scala):\d+$")
+_SPARKS_OWN = re.compile(r"(\.(java|scala)|<unknown>):\d+$")
 _UNKNOWN = np.zeros(0, np.int64)
 _NOBODY = np.zeros(0, np.bool_)
 
@@ -33,8 +33,9 @@ class Exchange:
 
     `kind` is Spark's word: hashpartitioning, rangepartitioning, RoundRobinPartitioning, SinglePartition, … `expressions`
     are what is hashed, as the plan writes it; `keys` those columns, or nothing where one of them is no plain column. `read` is
-    how adaptive execution read it (coalesced, skewed, local), `side` which side of a join it feeds (left, right), `origin` why
-    it is there (REPARTITION_BY_NUM, …), `number` that of the metric under which tasks tell the rows that they read of it.
+    how adaptive execution read it (coalesced, skewed, local), `side` which side of a join or of a cogroup it feeds (left,
+    right), `origin` why it is there (REPARTITION_BY_NUM, …), `number` that of the metric under which tasks tell the rows that
+    they read of it.
     """
 
     kind: str
@@ -88,7 +89,8 @@ class Work:
     reads a shuffle of a query, also where there is no plan to describe that, and `groups_rdds` one of a job without a query,
     whose own partitioner puts rows where they are. `part` says that only some of its partitions were computed: the first ones
     for a few rows (`take`, `show`), or those that had been lost; `file_rdd` that it reads files as Spark's queries do, also
-    where it belongs to none.
+    where it belongs to none. `coalesced` is to how many partitions a `coalesce` of the job has put them (0: there is none),
+    `streaming` that it is of a streaming query's own plan, and not of a batch that the query's function was handed.
     """
 
     operators: tuple[str, ...] = ()
@@ -107,6 +109,8 @@ class Work:
     groups_rdds: bool = False
     part: bool = False
     file_rdd: bool = False
+    coalesced: int = 0
+    streaming: bool = False
 
     @property
     def python(self) -> bool:
@@ -259,10 +263,26 @@ class PastStage:
         """What it computes, the last operator first."""
         return self.work.operators
 
-    @property
+    @cached_property
     def exchange(self) -> Exchange | None:
-        """The shuffle that it reads (that with keys, if there are several)."""
-        return self.work.exchange
+        """The shuffle that it reads (that with keys, if there are several); of a union that of the task that is to blame."""
+        its = [one for one in self.work.reads if self._reads(one)[self.deciding]]
+        return replace(self.work, reads=tuple(its)).exchange if its else self.work.exchange
+
+    @cached_property
+    def alike(self) -> NDArray[np.bool_]:
+        """The tasks that do the same as the one that is to blame: of a union those that read the same shuffle."""
+        exchange = self.exchange
+        every = np.ones(self.instances, np.bool_)
+        if exchange is None or exchange.side:  # tasks of a join may have rows of one side only
+            return every
+        same = np.logical_or(self._reads(exchange), self.tasks.rows == 0)
+        return same if same[self.deciding] else every
+
+    def _reads(self, exchange: Exchange) -> NDArray[np.bool_]:
+        """Which tasks read of a shuffle; all of them where they do not tell."""
+        rows = self.tasks.by_read.get(exchange.number)
+        return np.ones(self.instances, np.bool_) if rows is None else np.greater(rows, 0)
 
     @property
     def instances(self) -> int:

@@ -15,7 +15,7 @@ from evenly.diagnosis.stages import PastStage, tallest
 from evenly.kernels.types import F64, I64
 from evenly.look.palette import EVEN, UNEVEN
 from evenly.report.page import picture
-from evenly.report.pictures import SMALLEST, STYLE, Tips, as_svg, draw_mean
+from evenly.report.pictures import SMALLEST, STYLE, Tips, as_svg, draw_mean, number_bars
 
 MOST_BARS = 160
 ABOVE = 1.1
@@ -73,8 +73,8 @@ def _draw(place: Any, panel: Loads, top: float, tips: Tips) -> None:
     place.set_xlabel(f"{panel.x_label}s, {values.size:,} of them, the largest first" if many else panel.x_label)
     if many:
         place.set_xticks([])
-    elif shown.size <= 16:
-        place.set_xticks(at)
+    else:
+        number_bars(place, at)
     place.yaxis.set_major_formatter(lambda value, _: f"{value:,.10g}")
     place.set_ylim(0.0, top)
     place.set_xlim(-0.8, shown.size - 0.2)

@@ -12,10 +12,11 @@ import numpy as np
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
+from evenly.kernels.types import I64
 from evenly.look.palette import AXIS, EVEN, GROUND, INK, UNEVEN, themed
 from evenly.report.comparison import Comparison, PlacedRun
 
-_MOST_NUMBERED = 16
+_MOST_NUMBERED, _ALL_NUMBERED = 16, 10
 
 STYLE: dict[Any, Any] = {
     "font.family": "sans-serif",
@@ -94,6 +95,12 @@ def draw_mean(place: Any, mean: float) -> None:
     )
 
 
+def number_bars(place: Any, at: I64) -> None:
+    """Whole numbers below bars, no more than have room beside each other; of more bars matplotlib chooses."""
+    if at.size <= _MOST_NUMBERED:
+        place.set_xticks(at[:: 1 if at.size <= _ALL_NUMBERED else 2])
+
+
 def busy_bars(comparison: Comparison) -> list[str]:
     """Seconds that each instance was busy, by hash and by Evenly, on one scale: two pictures."""
     top_s = 1.05 * max(float(comparison.hash.busy_s.max()), float(comparison.evenly.busy_s.max()), 1e-9)
@@ -108,15 +115,14 @@ def _busy(run: PlacedRun, colour: str, title: str, top_s: float) -> str:
     with rc_context(STYLE):
         figure = Figure(figsize=(4.2, 3.4), layout="constrained")
         panel = figure.subplots()
-        places = np.arange(run.busy_s.size)
+        places: I64 = np.arange(run.busy_s.size)
         for place, bar in zip(places, panel.bar(places, run.busy_s, color=colour, width=0.75), strict=True):
             tips.put(bar, f"instance {place}: {run.busy_s[place]:.2f} s, {run.rows[place]:,} rows")
         draw_mean(panel, float(run.busy_s.mean()))
         panel.set_title(f"{title}: λ = {run.imbalance_pct:.1f} %, stage {run.stage_s:.1f} s", fontsize=11)
         panel.set_xlabel("instance")
         panel.set_ylabel("seconds busy")
-        if places.size <= _MOST_NUMBERED:
-            panel.set_xticks(places)
+        number_bars(panel, places)
         panel.set_ylim(0.0, top_s)
         panel.spines[["top", "right"]].set_visible(False)
         return as_svg(figure, tips)

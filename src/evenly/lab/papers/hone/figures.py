@@ -98,7 +98,10 @@ def _table(bench: Bench, measure: str) -> list[list[str]]:
     rows = [["N", "tuples/s", *shown, *(f"lbf to {name}, %" for name in ("rrb", *STRONGER))]]
     for link in dict.fromkeys((*BY_RATE, *BY_QUEUES)):
         found = [plain(float(bench.means([link], rule, measure)[0])) for rule in shown]
-        against = [f"{-bench.reductions_pct([link], measure, 'lbf', name)[0]:+.1f}" for name in ("rrb", *STRONGER)]
+        # Rounded before its sign is told: less than nothing is not said.
+        against = [
+            f"{round(-bench.reductions_pct([link], measure, 'lbf', name)[0], 1) + 0.0:+.1f}" for name in ("rrb", *STRONGER)
+        ]
         rows.append([str(link.queues), f"{link.rate:,}", *found, *against])
     return rows
 
