@@ -127,7 +127,13 @@ class Remembered(KeptInFile):
     @classmethod
     def from_json(cls, text: str | bytes, *, source: str = "this text") -> Self:
         """What `to_json` was called on. Anything else is refused."""
-        content = opened(text, kind=FORMAT, version=FORMAT_VERSION, what="memory of past runs", source=source)
+
+        def damaged(why: str) -> DamagedData:
+            return DamagedData(
+                f"{source} is no memory of past runs, or is damaged ({why}). Delete it, and the next run learns anew"
+            )
+
+        content = opened(text, kind=FORMAT, version=FORMAT_VERSION, what="memory of past runs", source=source, damaged=damaged)
         try:
             anew = content["anew"]
             return cls(
@@ -140,7 +146,7 @@ class Remembered(KeptInFile):
                 tuple(map(PastRun.from_content, content["runs"])),
             )
         except (ValueError, LookupError, TypeError, AttributeError) as error:
-            raise DamagedData(f"{source} is damaged ({error}). Delete it, and the next run learns anew") from error
+            raise damaged(str(error)) from error
 
 
 def is_memory(name: str) -> bool:

@@ -182,6 +182,10 @@ TYPES = {
     "wall": "cast(timestamp_seconds(id * 86401) as timestamp_ntz)",
     "many": "array(id, id + 1)",
     "pair": "named_struct('a', id, 'b', concat('x', id))",
+    "moments": "array(timestamp_seconds(id), null)",
+    "holes": "array(9007199254740993L + id, null)",
+    "inside": "named_struct('at', timestamp_seconds(id), 'local', array(timestamp_ntz'2020-01-01'))",
+    "by_time": "map(timestamp_seconds(id), array(timestamp_seconds(id)))",
 }
 
 
@@ -197,7 +201,8 @@ def test_the_function_sees_and_returns_every_type_as_in_apply_in_pandas(spark):
             return rows.sort_values("id").head(2)[[field.name for field in fields]]
 
         def seen(group: pd.DataFrame) -> pd.DataFrame:
-            kinds = [f"{name}: {group[name].dtype} {type(group[name].dropna().iloc[0]).__name__}" for name in TYPES]
+            first = {name: group.sort_values("id")[name].dropna().iloc[0] for name in TYPES}
+            kinds = [f"{name}: {group[name].dtype} {type(value).__name__} {value!r}" for name, value in first.items()]
             return pd.DataFrame({"kinds": [", ".join(kinds)], "key": [group["key"].iloc[0]]})
 
         plan = split_hot_keys(evenly.learn_mapping(df, key="key", instances=4))

@@ -17,7 +17,7 @@ from evenly.keys.split_mapping import SplitMapping
 from evenly.spark.features import Feature, require
 from evenly.spark.frames import check_frame
 from evenly.spark.keyed.joined_sides import what_spreads
-from evenly.spark.keyed.keys import Key, case_sensitive, key_names, named
+from evenly.spark.keyed.keys import Key, key_names, name_parts
 from evenly.spark.keyed.learning import learn_mapping
 from evenly.spark.keyed.split import NUMBER, placed_by_part
 from evenly.spark.placing.mapping_check import check_mapping
@@ -59,8 +59,8 @@ def write_by_key(
     check_frame(df)
     asked = asked_instances(instances, may_split=True)
     rows_per_file = checked_whole(rows_per_file, "rows_per_file", 1, 2**53)
-    given, names = named(key, "key"), key_names(df, key)
-    _check_columns(df, given)
+    names = key_names(df, key)
+    folders = _folders(df, names)
     if df.isStreaming:
         raise StreamingMismatch("write_by_key writes a batch: use it inside foreachBatch")
     require(df.sparkSession, Feature.REPARTITION_BY_ID, by="write_by_key", remedy="Place whole keys with by_key(slot=None)")
@@ -78,15 +78,15 @@ def write_by_key(
     parts = int(planned.parts.size)
     _LOG.info("write_by_key: %d large keys in %d parts, λ %.1f %%", planned.split.size, parts, planned.fitted_imbalance_pct)
     placed = placed_by_part(df, planned, names, spread or None, kept).drop(AT, NUMBER)
-    return placed.write.option("maxRecordsPerFile", int(rows_per_file * _ROOM)).partitionBy(*given)
+    return placed.write.option("maxRecordsPerFile", int(rows_per_file * _ROOM)).partitionBy(*folders)
 
 
-def _check_columns(df: DataFrame, names: tuple[str, ...]) -> None:
-    """Refuse what Spark cannot make folders of, before anything is read."""
-    sensitive = case_sensitive(df)
-    there = {name if sensitive else name.lower() for name in df.columns}
-    wrong = next((name for name in names if (name if sensitive else name.lower()) not in there), None)
+def _folders(df: DataFrame, names: tuple[str, ...]) -> list[str]:
+    """The columns that folders are made of; what Spark cannot make folders of is refused, before anything is read."""
+    paths = [name_parts(name) for name in names]
+    wrong = next((".".join(path) for path in paths if len(path) > 1), None)
     if wrong is not None:
         raise UnknownColumn(f"{wrong!r} is no column of df but a field: Spark makes folders of columns. Add it with withColumn")
     if len(names) == len(df.columns):
         raise InvalidParameter("the key is all there is: Spark writes no files of folders' names alone. Add a column")
+    return [path[0] for path in paths]

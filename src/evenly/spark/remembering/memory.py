@@ -24,7 +24,7 @@ from evenly.keys.mapping import Mapping
 from evenly.remembered import PastRun, Subject, Use
 from evenly.spark.jvm.outcomes import await_outcome
 from evenly.spark.keyed.choosing import over_slots
-from evenly.spark.keyed.keys import type_names
+from evenly.spark.keyed.keys import last_part, type_names
 from evenly.spark.placing.mapping_check import check_fit
 from evenly.spark.placing.own_columns import own_name
 from evenly.spark.placing.placement import AT
@@ -39,6 +39,7 @@ _TOLD = own_name("told")
 _LEAST_TRACKED = 64
 _handed_out: dict[tuple[str, str], Mapping] = {}
 _handing_out: defaultdict[tuple[str, str], threading.Lock] = defaultdict(threading.Lock)
+_told_of: set[tuple[str, str, str]] = set()
 
 
 class Memory:
@@ -108,7 +109,21 @@ class KeyMemory(Memory):
                 f"{self._store.path} gave slots to rows of this application already, and two sides of a join need those of one "
                 f"mapping. {error}. For rows that are never joined with those, remember= another folder"
             ) from error
+        self._tell_of_other_names(place, mapping.columns, names)
         return mapping
+
+    def _tell_of_other_names(self, place: tuple[str, str], columns: tuple[str, ...], names: tuple[str, ...]) -> None:
+        """Once, that rows by one key go where rows by another one are even: nobody knows whether they are to be joined."""
+        theirs, ours = (", ".join(map(last_part, told)) for told in (columns, names))
+        if ours.lower() != theirs.lower() and (*place, ours) not in _told_of:
+            _told_of.add((*place, ours))
+            _LOG.warning(
+                "by_key: rows by %s get the slots that %s gave to rows by %s in this application, which balance those: right "
+                "for two sides of a join by key and slot. Where they are never joined, remember= another folder",
+                ours,
+                self._store.path,
+                theirs,
+            )
 
     def doubted(self, why: str) -> bool:
         if self._begun is None or self._begun.did == "learnt":

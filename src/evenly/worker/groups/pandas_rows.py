@@ -7,20 +7,73 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from evenly.errors import InvalidResult
 from evenly.worker.zones import zone_of
 
+_Place = Callable[[Any], Any]
+
 
 def to_pandas(table: pa.Table) -> pd.DataFrame:
     """Rows as a grouped pandas function expects them: dates as objects, timestamps without a zone, in the session's."""
-    frame: pd.DataFrame = table.to_pandas(date_as_object=True, maps_as_pydicts="strict", coerce_temporal_nanoseconds=True)
+    frame: pd.DataFrame = table.to_pandas(
+        date_as_object=True, maps_as_pydicts="strict", coerce_temporal_nanoseconds=True, integer_object_nulls=True
+    )
     for at, field in enumerate(table.schema):
-        if pa.types.is_timestamp(field.type) and field.type.tz is not None:
-            frame.isetitem(at, frame.iloc[:, at].dt.tz_localize(None))
+        if pa.types.is_timestamp(field.type):
+            if field.type.tz is not None:
+                frame.isetitem(at, frame.iloc[:, at].dt.tz_localize(None))
+        elif (local := _local_in(field.type)) is not None:
+            frame.isetitem(at, _objects([None if value is None else local(value) for value in frame.iloc[:, at]]))
     return frame
+
+
+def _local_in(kind: pa.DataType) -> _Place | None:
+    """What makes moments inside structs, lists and maps Timestamps without a zone, in that of their type; None without any.
+
+    Arrow itself gives those in lists as numbers of numpy, in UTC, and the others as datetimes with a zone.
+    """
+    if pa.types.is_timestamp(kind):
+        return pd.Timestamp if kind.tz is None else lambda value: _local(value, kind.tz)
+    if pa.types.is_struct(kind):
+        fields = {field.name: local for field in kind if (local := _local_in(field.type)) is not None}
+        return _in_struct({name: _or_none(local) for name, local in fields.items()}) if fields else None
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        local = _local_in(kind.value_type)
+        return None if local is None else lambda values: _array_of([_or_none(local)(value) for value in values])
+    if pa.types.is_map(kind):
+        keys, items = _local_in(kind.key_type), _local_in(kind.item_type)
+        both = _in_map(keys and _or_none(keys), items and _or_none(items))
+        return (lambda value: dict(both(value))) if keys or items else None
+    return None
+
+
+def _local(value: Any, zone: str) -> pd.Timestamp:
+    moment = pd.Timestamp(value)
+    moment = moment.tz_localize("UTC") if moment.tzinfo is None else moment
+    return moment.tz_convert(zone).tz_localize(None)
+
+
+def _or_none(local: _Place) -> _Place:
+    return lambda value: None if value is None else local(value)
+
+
+def _array_of(values: list[Any]) -> NDArray[Any]:
+    try:
+        return np.array(values)
+    except ValueError:  # lists of several lengths
+        return _objects(values)
+
+
+def _objects(values: list[Any]) -> NDArray[Any]:
+    made = np.empty(len(values), np.object_)
+    for at, value in enumerate(values):
+        made[at] = value
+    return made
 
 
 def columns_of(result: pd.DataFrame, names: list[str], *, by_name: bool) -> list[pd.Series[Any]]:
@@ -83,9 +136,6 @@ class Conversion:
         except pa.ArrowInvalid:
             # What Arrow does not make at once it may still cast without loss, and Spark lets it.
             return pa.Array.from_pandas(values).cast(kind, safe=self.safe)
-
-
-_Place = Callable[[Any], Any]
 
 
 def _placed_in(kind: pa.DataType, zone: str) -> _Place | None:
