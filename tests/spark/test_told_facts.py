@@ -269,9 +269,10 @@ def test_queries_that_evenly_has_not_started_are_told_by_a_listener_and_its_own_
         plain = rows.writeStream.format("noop").queryName("plain").trigger(**NOW).start()
         plain.awaitTermination()
         until(lambda: told(run=str(plain.id), event="end"), "the end was told")
-        lost = rows.writeStream.foreachBatch(fails).trigger(**NOW).start()
+        lost = rows.writeStream.queryName("lost").foreachBatch(fails).trigger(**NOW).start()
         with pytest.raises(StreamingQueryException):
             lost.awaitTermination()
+        until(lambda: told(run=str(lost.id), event="end"), "the failure was told")
     finally:
         spark.streams.removeListener(listener)
     start, batch, end = told(run=str(plain.id))
@@ -279,7 +280,9 @@ def test_queries_that_evenly_has_not_started_are_told_by_a_listener_and_its_own_
     assert (batch.batch.number, batch.batch.rows) == (0, 40)
     assert batch.batch.duration_ms == float(plain.lastProgress["batchDuration"])
     assert {fact.kind for fact in told(run=own.id)} == {"send"}
-    assert told(run=str(lost.id)) == [], "it has had no batch"
+    start, end = told(run=str(lost.id))
+    assert (start.event, start.name, end.event) == ("start", "lost", "end")
+    assert end.error
 
 
 def test_a_batch_job_with_a_watch_tells_when_its_action_has_ended(spark, told):

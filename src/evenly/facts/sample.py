@@ -94,7 +94,7 @@ def drifting_stream(
             )
             stood_s = 0.4 + rng.uniform(0.0, 0.4)
             now_s += stood_s
-            yield fact("move", decision=Decision(what="state", reason="moved to its new instances", stood_ms=1e3 * stood_s))
+            yield fact("move", decision=Decision(what="state", reason="to its new instances", stood_ms=1e3 * stood_s))
         if number == restart_after:
             yield fact("end", error="the driver was lost")
             now_s += 5.0

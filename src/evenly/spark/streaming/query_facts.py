@@ -25,16 +25,19 @@ class QueryFacts(StreamingQueryListener):
         spark.streams.removeListener(listener)
 
     They go where `evenly.emit_to` says. Queries that Evenly has started tell more of themselves, and are left out. It is
-    Spark's public listener alone, so it works on Spark Connect too. A query is told from its first batch with rows on; of one
-    whose session was stopped Spark tells no end.
+    Spark's public listener alone, so it works on Spark Connect too. A query is told from its first batch with rows on, or when
+    it fails before one; of one whose session was stopped Spark tells no end.
     """
 
     def __init__(self) -> None:
+        self._names: dict[str, str | None] = {}
         self._tellers: dict[str, Teller] = {}
         self._lock = threading.Lock()
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's names
-        """Nothing yet: whether the query tells of itself is known once it has been started."""
+        """Nothing is told yet: whether the query tells of itself is known once it has been started."""
+        with self._lock:
+            self._names[str(event.id)] = event.name
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
         """A batch has ended."""
@@ -44,10 +47,8 @@ class QueryFacts(StreamingQueryListener):
             return
         number, duration_ms = int(told.batchId), float(told.batchDuration)
         with self._lock:
-            teller = self._tellers.get(query)
-            if teller is None:
-                teller = self._tellers[query] = Teller(kind="query", clock=time.time)
-                teller.begin(query, told.name)
+            teller = self._tellers.get(query) or self._begun(query, told.name)
+            self._tellers[query] = teller
         teller.tell("batch", batch=lambda _: Batch(number=number, rows=rows, duration_ms=duration_ms))
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
@@ -55,7 +56,16 @@ class QueryFacts(StreamingQueryListener):
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
         """A query has ended, by itself, by `stop` or by an error."""
+        query = str(event.id)
         with self._lock:
-            teller = self._tellers.pop(str(event.id), None)
+            teller, name = self._tellers.pop(query, None), self._names.pop(query, None)
+            if teller is None and event.exception is not None and not tells_of_itself(query):
+                teller = self._begun(query, name)  # it has failed before a batch, which those who watch want to know most
         if teller is not None:
             teller.end(None if event.exception is None else RuntimeError(event.exception))
+
+    @staticmethod
+    def _begun(query: str, name: str | None) -> Teller:
+        teller = Teller(kind="query", clock=time.time)
+        teller.begin(query, name)
+        return teller
