@@ -300,12 +300,14 @@ class KeyedQuery(RunningQuery):
 
     def _check(self, *, running: bool) -> None:
         spark, checkpoint = self._pipeline.spark, self._pipeline.checkpoint
+        if self._grouped.fixed is not None:
+            raise ImmovableState(self._grouped.fixed)
         if running and (why := why_not_again(self._query)) is not None:
             raise ImmovableState(why)
         if any(str(other.id) == self.id and str(other.runId) != self.runId for other in spark.streams.active):
             raise CheckpointMismatch(f"this query has ended, and another one runs on its checkpoint {checkpoint}: ask that one")
         self._store.check_unchanged()
-        check_change(spark, checkpoint, self._store, by_slot=self._by_slot)
+        check_change(spark, checkpoint, self._store, by_slot=self._grouped.by_slot)
 
     def _start(self) -> Event:
         spark, checkpoint = self._pipeline.spark, self._pipeline.checkpoint
@@ -321,10 +323,10 @@ class KeyedQuery(RunningQuery):
         _LOG.info(told, checkpoint, version.number, version.reason, instances, query.runId)
         if observation is not None:
             # What can never be done is not decided in vain.
-            self._immovable = self._immovable or why_not_again(query)
+            self._immovable = self._immovable or grouped.fixed or why_not_again(query)
 
         def started() -> do.Instructions:
-            self._query, self._by_slot = query, grouped.by_slot
+            self._query, self._grouped = query, grouped
             if observation is not None:
                 self._runs[number] = _Run(query, observation, ReadRows(spark, query, instances, grouped.placed))
             stopped_at_s, self._stopped_at_s = self._stopped_at_s, None
