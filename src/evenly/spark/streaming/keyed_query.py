@@ -23,12 +23,13 @@ from pyspark.sql.streaming.query import StreamingQuery
 from evenly.errors import CheckpointMismatch, ImmovableState, InvalidParameter, WaitsForItself
 from evenly.keys import query_instructions as do
 from evenly.keys.batches import Batch
-from evenly.keys.controller import DriftController
+from evenly.keys.controller import DriftController, check_counted
 from evenly.keys.mapping import Mapping
 from evenly.keys.query_machine import QueryMachine
 from evenly.keys.versions import Version
 from evenly.spark.jvm.query_news import hear
 from evenly.spark.jvm.read_rows import ReadRows
+from evenly.spark.placing.mapping_check import check_is
 from evenly.spark.streaming import mapping_store
 from evenly.spark.streaming.carrying import Carrying, Event
 from evenly.spark.streaming.changing import bring_in_force, check_change
@@ -206,7 +207,10 @@ class KeyedQuery(RunningQuery):
         is in force from its next start on. Of one that has failed, what ended it is raised. The query's own sink and
         `build` cannot call this, since it waits for their end: `WaitsForItself`.
         """
+        check_is(mapping, Mapping)
         self._store.placement.check(mapping)
+        if self._learner is not None:
+            check_counted(mapping, self._learner)
         self._refuse_from_inside("change_mapping")
         self._look_for_the_end()
         answer = self._carrying.tell(partial(self._machine.change_asked, mapping, reason))
