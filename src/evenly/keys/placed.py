@@ -134,8 +134,8 @@ def judge_beside(beside: Sequence[Beside], *, in_force: str, version: int, slot:
     told = ", ".join(dict.fromkeys(it.column for it in beside))
     return BesideVerdict(
         None,
-        f"rows meet others by {slot} = {told}, which have been placed once and do not follow when the mapping changes: "
-        "the mapping stays as it is. To have it follow the keys, leave the slot out there",
+        f"rows meet others by {slot} = {told}, which have been placed once and do not follow when the mapping changes: leave "
+        "the slot out there to have the mapping follow the keys",
     )
 
 

@@ -124,7 +124,7 @@ def stream_apply_by_key(
     _check_function(function, timeout)
     checked_instances(instances)
     results = Results.of(spark, schema)
-    kept_fields = empty_frame(spark, state).schema
+    kept_fields = empty_frame(spark, state, name="state").schema
     if len(set(map(str.lower, kept_fields.names))) < len(kept_fields.names):
         raise ColumnConflict(f"state names a field twice ({', '.join(kept_fields.names)}): give each its own name")
     store = TermsStore(Folder(spark, checked_path(checkpoint, "checkpoint", "a folder that the query keeps")))
