@@ -394,3 +394,5 @@ def test_the_slot_is_found_by_the_schemas_of_the_state():
         key_layout("sessionWindowStateStoreSaveExec", group, key=("user",), slot="slot")
     with pytest.raises(ImmovableState, match=r"is grouped by \(field0, field1, field2\)"):
         key_layout(JOIN, fields("struct<field0:string,field1:int,field2:int>"), key=("user",), slot="slot")
+    with pytest.raises(ImmovableState, match=r"by their time.*join\.stateFormatVersion=3"):
+        key_layout(JOIN, fields("struct<field0:string,field1:int,__event_time:bigint>"), key=("user",), slot="slot")

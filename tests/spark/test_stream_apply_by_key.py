@@ -348,12 +348,15 @@ def test_mistakes_are_told_before_anything_is_written(spark, files):
         ({"timeout": "soon"}, InvalidParameter, "'soon'"),
         ({"output_mode": "complete"}, InvalidParameter, "'complete'"),
         ({"state": "seen long, Seen int"}, ColumnConflict, "twice"),
-        ({"state": "seen longish"}, InvalidParameter, "longish"),
+        ({"state": "seen longish"}, InvalidParameter, "^state 'seen longish' is not one"),
+        ({"state": "name varchar(3)"}, InvalidParameter, "^state .*: write string"),
         ({"schema": 3}, InvalidParameter, "got 3"),
         ({"buckets": 1}, InvalidParameter, "buckets must be a whole number from 2"),
         ({"instances": 0}, InvalidParameter, "instances"),
         ({"write": "parquet"}, InvalidParameter, "DataStreamWriter"),
         ({"write": lambda results: results}, InvalidParameter, "DataStreamWriter"),
+        ({"query_name": " "}, InvalidParameter, "query_name must be a name"),
+        ({"controller": True, "threshold_pct": -1.0}, InvalidParameter, "threshold_pct"),
     ):
         with pytest.raises(error, match=word):
             files.apply(**{**good, **wrong})
@@ -361,6 +364,7 @@ def test_mistakes_are_told_before_anything_is_written(spark, files):
     with pytest.raises(UnsupportedSpark, match="providerClass"):
         files.apply(**good)
     assert not (files.folder / "ours-checkpoint" / "metadata").exists()
+    assert not any((files.folder / "ours-checkpoint").rglob("*.json"))
 
 
 def test_a_checkpoint_of_another_query_is_refused(files):

@@ -2,13 +2,14 @@
 
 import logging
 import threading
+from dataclasses import replace
 
 import pytest
 from pyspark.errors import StreamingQueryException
 from visiting import INSTANCES, by_hash, turned
 
 import evenly
-from evenly.errors import CheckpointMismatch, WaitsForItself
+from evenly.errors import CheckpointMismatch, InvalidParameter, WaitsForItself
 from evenly.keys.controller import Decision
 from evenly.spark.streaming import keyed_query, mapping_store
 from waiting import PATIENT_S, until
@@ -131,7 +132,12 @@ def test_a_controller_that_fails_leaves_the_query_running_and_says_so_once(visit
     errors = [it.getMessage() for it in caplog.records if it.levelno >= logging.WARNING and it.name.startswith("evenly")]
     assert len(errors) == 1
     assert "no such count" in errors[0]
-    assert query.change_mapping(turned(query.mapping)).number == 2, "a change by hand is still possible"
+    mapping = query.mapping
+    other = replace(mapping, buckets=mapping.buckets[:64], bucket_weights=mapping.bucket_weights[:64])
+    for wrong, word in ((None, "a Mapping, got a NoneType"), (other, "the mapping has 64 buckets and the controller learns")):
+        with pytest.raises(InvalidParameter, match=word):
+            query.change_mapping(wrong)
+    assert query.change_mapping(turned(mapping)).number == 2, "a change by hand is still possible"
     query.stop()
     assert query.awaitTermination() is True
     assert visits.written(*KEYS) == visits.expected(*KEYS)

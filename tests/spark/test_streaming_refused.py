@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from visiting import INSTANCES, SCHEMA, by_hash, turned
 
+import evenly
 from evenly.errors import (
     CheckpointMismatch,
     ColumnConflict,
@@ -159,3 +160,41 @@ def test_a_slot_that_one_of_two_states_does_not_know_is_refused_before_anything_
     visits.add(300)
     assert len(visits.run(build, controller=False).versions) == 1
     assert visits.written("user") == visits.expected("user")
+
+
+def test_a_side_that_was_placed_before_has_to_be_under_the_mapping_of_the_query_and_keeps_it(spark, visits):
+    """Under another one rows of a key miss each other, and nothing told so: now and after a change."""
+    visits.add(300)
+    homes = spark.createDataFrame([(f"u{one}", one) for one in range(200)], "user string, home int")
+
+    def started(side, *keys, **options):
+        side = evenly.by_key(homes, key="user", instances=INSTANCES, mapping=side)
+        build = visits.counts(*keys)
+        return visits.run(lambda placed: build(placed.join(side, ["user", "slot"])), mapping=by_hash(), **options)
+
+    other = turned(by_hash())
+    with pytest.raises(InvalidParameter, match=r"slot = slot, which was placed by another mapping than version 1.*learn_map"):
+        started(other, "user")
+    with pytest.raises(InvalidParameter, match="slot is that of a window and a key"):
+        started(by_hash(), "window", "user", rows=visits.windows(), window="window")
+    # What it was learnt from, and its version, put no key elsewhere.
+    query = started(replace(by_hash(), version=7), "user", controller=False)
+    expected = {user: count for user, count in visits.expected("user").items() if user != (None,)}
+    assert visits.written("user") == expected
+    with pytest.raises(ImmovableState, match="placed once and do not follow"):
+        query.change_mapping(other)
+
+
+def test_other_rows_that_were_placed_by_themselves_are_seen_too(spark, visits):
+    visits.add(100)
+    spark.conf.set("spark.sql.shuffle.partitions", INSTANCES)
+    try:
+        placed = visits.stream().transform(evenly.by_key, key="user", instances=INSTANCES, mapping=turned(by_hash()))
+    finally:
+        spark.conf.set("spark.sql.shuffle.partitions", 8)
+    for build in (
+        lambda rows: visits.counts("user")(rows.union(placed)),
+        lambda rows: rows.join(placed, ["user", "slot"]).writeStream.format("noop"),
+    ):
+        with pytest.raises(InvalidParameter, match="another mapping than version 1"):
+            visits.run(build, mapping=by_hash())

@@ -4,7 +4,18 @@ import re
 
 import pytest
 
-from evenly.keys.placed import FROM_SLOT, OTHER, SESSION, SLOT, WINDOW, KeyedOperator, judge_pipeline, key_role
+from evenly.keys.placed import (
+    FROM_SLOT,
+    OTHER,
+    SESSION,
+    SLOT,
+    WINDOW,
+    Beside,
+    KeyedOperator,
+    judge_beside,
+    judge_pipeline,
+    key_role,
+)
 
 USER, DAY = key_role(0), key_role(1)
 
@@ -83,3 +94,23 @@ def test_with_windows_the_window_comes_first_and_a_later_operator_may_leave_all_
     # Across windows a key has many slots: without window and slot is then the only right way.
     assert verdict(whole, of(USER), window="window").refusal is None
     assert verdict(whole, of(USER, SLOT), window="window").refusal is not None
+
+
+@pytest.mark.parametrize(
+    ("mapping", "window", "refused", "fixed"),
+    [
+        ("ours", None, None, "do not follow when the mapping changes"),
+        (None, None, None, "do not follow when the mapping changes"),
+        (None, "window", None, "do not follow when the mapping changes"),
+        ("theirs", None, r"another mapping than version 3.*mapping-000003\.json", None),
+        ("ours", "window", "that of a window and a key", None),
+    ],
+)
+def test_rows_that_were_placed_before_meet_those_of_a_query_under_its_mapping_alone(mapping, window, refused, fixed):
+    told = judge_beside([Beside("home", mapping)], in_force="ours", version=3, slot="slot", window=window)
+    for found, word in ((told.refusal, refused), (told.fixed, fixed)):
+        assert (found is None) == (word is None)
+        assert word is None or re.search(f"slot = home.*{word}", found)
+    assert judge_beside([], in_force="ours", version=3, slot="slot", window=window) == judge_beside(
+        [], in_force="theirs", version=1, slot="slot", window=None
+    )

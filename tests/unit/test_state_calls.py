@@ -98,6 +98,21 @@ def test_what_a_function_fills_again_for_the_next_key_is_that_of_each(kind):
     assert [row["state0"] for row in calls.entries().to_pylist()] == ["a", "b"]
 
 
+def test_what_is_inside_a_result_and_is_filled_again_is_that_of_each():
+    filled = []
+
+    def again(key, _rows, _state):
+        filled[:] = [key[0]]
+        return [(filled,)], None
+
+    inside = pa.schema([("users", pa.list_(pa.string()))])
+    layout = StateLayout(KEY, SENT, (0,), KEY, Shape(SEEN, held=True), Shape(inside, held=True), None, b"12345678")
+    calls = Calls(again, layout, BatchTimes(now_ms=1_000, watermark_ms=500))
+    for user in "ab":
+        calls.call((user,), (user,), 7, [], None)
+    assert [row["users"] for row in calls.made().to_pylist()] == [["a"], ["b"]]
+
+
 @pytest.mark.parametrize("table", [pd.DataFrame({"seen": [1]}), pa.table({"seen": [1]})], ids=["pandas", "arrow"])
 def test_a_table_is_no_list_of_results(table):
     with pytest.raises(InvalidResult, match=r"returned (DataFrame|Table) for its rows: return a list"):

@@ -75,6 +75,15 @@ class _Followed:
         return gained < (self.before_pct - self.promised_pct) / 2.0
 
 
+def check_counted(mapping: Mapping, learner: DKG) -> None:
+    """Refuse a mapping that a controller cannot watch, because rows are not counted by its buckets."""
+    if (learner.a, learner.b, learner.bucket_count) != (mapping.a, mapping.b, mapping.buckets.size):
+        raise InvalidParameter(
+            f"the mapping has {mapping.buckets.size} buckets and the controller learns {learner.bucket_count}, or their hashes "
+            "differ: use a mapping with automatic parameters, learnt with the same seed, or no controller"
+        )
+
+
 class DriftController:
     """Observations of batches in, decisions out; no clock and no Spark.
 
@@ -115,11 +124,7 @@ class DriftController:
             raise InvalidParameter(f"move_s must be 0 seconds or more, got {move_s!r}")
         self.threshold_pct, self.budget_pct, self.patience, self.move_s = threshold_pct, budget_pct, patience, move_s
         self._learner = DKG.automatic(mapping.instances, seed=seed, ids=mapping.ids)
-        if (self._learner.a, self._learner.b, self._learner.bucket_count) != (mapping.a, mapping.b, mapping.buckets.size):
-            raise InvalidParameter(
-                f"the mapping has {mapping.buckets.size} buckets and the controller learns {self._learner.bucket_count}, or "
-                "their hashes differ: use a mapping with automatic parameters, learnt with the same seed, or no controller"
-            )
+        check_counted(mapping, self._learner)
         self.promises = Promises() if promises is None else promises
         self._trials = Trials(self._learner, self.promises)
         self._pending: Stretch | None = None

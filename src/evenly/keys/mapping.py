@@ -25,6 +25,8 @@ FORMAT = "evenly.mapping"
 FORMAT_VERSION = 1
 
 KeyIds = Literal["integer", "xxhash64"]
+_PLACING = ("instances", "ids", "a", "b", "buckets", "heavy_keys", "heavy_instances")
+"""What a key's instance is told by."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,6 +108,12 @@ class Mapping(KeptInFile):
     def identity(self) -> str:
         """A text that is the same for equal mappings, and for no others."""
         return checksum(self._content())
+
+    @cached_property
+    def placing(self) -> str:
+        """A text that is the same for mappings that put every key on the same instance, whatever they were learnt from."""
+        told = self._content()
+        return checksum({name: told[name] for name in _PLACING})
 
     @property
     def fitted_loads(self) -> F64:

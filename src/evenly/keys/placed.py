@@ -91,6 +91,54 @@ def judge_pipeline(
     return PipelineVerdict(None, tuple(warnings))
 
 
+@dataclass(frozen=True)
+class Beside:
+    """A column with which a pipeline has its slot compared, and the mapping that it is of (`Mapping.placing`; None: not known):
+    rows that were placed before and by themselves."""
+
+    column: str
+    mapping: str | None
+
+
+@dataclass(frozen=True)
+class BesideVerdict:
+    """`refusal` says why a pipeline misses rows (None: it does not, as far as is known), `fixed` why its mapping cannot change
+    (None: it can)."""
+
+    refusal: str | None = None
+    fixed: str | None = None
+
+
+def judge_beside(beside: Sequence[Beside], *, in_force: str, version: int, slot: str, window: str | None) -> BesideVerdict:
+    """What is to be said of a pipeline whose slot meets columns that were placed apart from it: a static side of a join, say.
+
+    `in_force` is the `placing` of the mapping in force. Under another one rows of a key miss each other, and there is no other
+    sign of it: so a known one is refused. And none of them follows when the mapping of the query changes.
+    """
+    for it in beside:
+        met = f"the pipeline has rows meet by {slot} = {it.column}"
+        if it.mapping is not None and window is not None:
+            return BesideVerdict(
+                f"{met}: with window={window!r} a slot is that of a window and a key, and {it.column} is that of a key alone, "
+                "so they would miss each other. Leave the slot out there"
+            )
+        if it.mapping not in {None, in_force}:
+            return BesideVerdict(
+                f"{met}, which was placed by another mapping than version {version}, that of this query: rows of one key would "
+                "miss each other. Place both by one: before the first start learn_mapping(...), for by_key(..., mapping=) and "
+                f"stream_by_key(..., mapping=); later Mapping.load('<checkpoint>/evenly/mapping-{version:06d}.json'). "
+                "Or leave the slot out there"
+            )
+    if not beside:
+        return BesideVerdict()
+    told = ", ".join(dict.fromkeys(it.column for it in beside))
+    return BesideVerdict(
+        None,
+        f"rows meet others by {slot} = {told}, which have been placed once and do not follow when the mapping changes: leave "
+        "the slot out there to have the mapping follow the keys",
+    )
+
+
 def use_of(operator: KeyedOperator, *, keys: int, windowed: bool) -> Use:
     """How one operator uses the placement of a key of so many columns."""
     sides = [_use(operator.roles, keys=keys, windowed=windowed)]

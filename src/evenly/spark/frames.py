@@ -13,6 +13,8 @@ from evenly.spark.jvm.java_errors import Py4JError
 from evenly.spark.jvm.stopped import is_stopped
 
 _SHOWN = 200
+_OF_A_LENGTH = "char/varchar"
+"""What Spark's internal error about a frame with such columns speaks of."""
 
 
 def check_frame(df: Any, name: str = "df") -> None:
@@ -50,17 +52,21 @@ def check_new_column(df: DataFrame, column: Any, parameter: str) -> None:
         raise ColumnConflict(f"there is a column {column!r} already: choose another name, such as {parameter}='{column}_'")
 
 
-def empty_frame(spark: Any, schema: StructType | str) -> DataFrame:
-    """No rows with the schema of a function's results, parsed by Spark if it is a text."""
+def empty_frame(spark: Any, schema: StructType | str, *, name: str = "schema") -> DataFrame:
+    """No rows with the schema of a function's results, or of what it keeps, parsed by Spark if it is a text; `name` is what it
+    is called in errors."""
     if not isinstance(schema, (StructType, str)):
-        raise InvalidParameter(f"schema must be a text such as 'user string, score double' or a StructType, got {schema!r}")
+        raise InvalidParameter(f"{name} must be a text such as 'user string, score double' or a StructType, got {schema!r}")
     try:
         empty: DataFrame = spark.createDataFrame([], schema)
         _ = empty.schema
     except (PySparkException, Py4JError, ValueError, AssertionError) as error:
-        told = str(getattr(error, "java_exception", error)).strip().splitlines()
-        why = next((line for line in told if line.strip()), type(error).__name__)
-        raise InvalidParameter(f"schema {schema!r} is not one, such as 'user string, score double': {why}") from error
+        told = getattr(error, "java_exception", None)  # or Spark's only line is which of its methods was called
+        lines = str(error if told is None else told.toString()).strip().splitlines()
+        why = next((line for line in lines if line.strip()), type(error).__name__)
+        if _OF_A_LENGTH in why:
+            why = "Spark's functions in Python have no char(n) and varchar(n): write string"
+        raise InvalidParameter(f"{name} {schema!r} is not one, such as 'user string, score double': {why}") from error
     if not empty.columns or not isinstance(empty.schema, StructType):
-        raise InvalidParameter("schema has no field: name what the function returns, such as 'score double'")
+        raise InvalidParameter(f"{name} has no field: name what the function returns, such as 'score double'")
     return empty

@@ -68,13 +68,13 @@ def apart_where_filtered(plan: Any, filters: tuple[Any, ...]) -> Iterator[SlotsA
     """Of an analyzed plan (a Java object) what filters one side by the other. Without any this is a call for each pattern."""
     if not any(plan.containsPattern(it) for it in filters):
         return
-    for left, right, rows_compared in _filtered(plan, filters):
+    for left, right, rows_compared in compared(plan, filters):
         yield from _apart(left, right, rows_compared=rows_compared)
     for child in (*each(plan.children()), *each(plan.subqueries())):
         yield from apart_where_filtered(child, filters)
 
 
-def _filtered(plan: Any, filters: tuple[Any, ...]) -> Iterator[tuple[Any, Any, bool]]:
+def compared(plan: Any, filters: tuple[Any, ...]) -> Iterator[tuple[Any, Any, bool]]:
     """The pairs of columns that are to be equal in one node of a plan, and whether whole rows are compared."""
     kind = plan.getClass().getSimpleName()
     if kind in ("Intersect", "Except"):

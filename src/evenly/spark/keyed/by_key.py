@@ -176,7 +176,7 @@ def _streaming(df: DataFrame, mapping: Mapping, names: tuple[str, ...], slot: st
             f"{_SHUFFLE_PARTITIONS} is {partitions} and instances is {mapping.instances}: a stateful operator shuffles to the "
             f"former. Set it before the query first starts: spark.conf.set('{_SHUFFLE_PARTITIONS}', {mapping.instances})"
         )
-    return marked(with_slot(df, mapping, names, slot), slot, names)
+    return marked(with_slot(df, mapping, names, slot), slot, names, mapping=mapping)
 
 
 def _placed_by_own_slot(df: DataFrame, mapping: Mapping, names: tuple[str, ...]) -> DataFrame:

@@ -20,7 +20,7 @@ def marked(
     """`df` with its slot column marked, so that plans over it can be read; `mapping` is the one it is of."""
     told: dict[str, object] = {"key": list(key), "window": window}
     if mapping is not None:
-        told |= {"mapping": mapping.identity, "instances": mapping.instances}
+        told |= {"mapping": mapping.placing, "instances": mapping.instances}
         told |= {"chosen": mapping.chosen} if mapping.chosen else {}
     mark = {MARK: json.dumps(told)}
     if "." not in slot and "`" not in slot:

@@ -15,6 +15,9 @@ from evenly.spark.state.reading import JOIN
 from evenly.worker.unsafe_rows import Path
 
 _AGGREGATION = "stateStoreSave"
+_EVENT_TIME = "__event_time"
+"""What Spark adds to the key of a join in the fourth format of its state."""
+_JOIN_FORMAT = "spark.sql.streaming.join.stateFormatVersion"
 MOVABLE = frozenset(
     {
         _AGGREGATION,
@@ -55,6 +58,11 @@ def key_layout(operator: str, grouping: StructType, *, key: Sequence[str], slot:
     names = tuple(grouping.names)
     wanted = [last_part(name).lower() for name in key]
     if operator == JOIN:
+        if _EVENT_TIME in names:
+            raise ImmovableState(
+                f"the state of {operator} is in a format that keeps rows by their time, and does not move to another mapping: "
+                f"begin a new checkpoint with {_JOIN_FORMAT}=3 to be able to move it"
+            )
         found = names if len(names) == len(wanted) + 1 else ()
     else:
         slots = slot_names(grouping, slot)

@@ -23,12 +23,13 @@ from pyspark.sql.streaming.query import StreamingQuery
 from evenly.errors import CheckpointMismatch, ImmovableState, InvalidParameter, WaitsForItself
 from evenly.keys import query_instructions as do
 from evenly.keys.batches import Batch
-from evenly.keys.controller import DriftController
+from evenly.keys.controller import DriftController, check_counted
 from evenly.keys.mapping import Mapping
 from evenly.keys.query_machine import QueryMachine
 from evenly.keys.versions import Version
 from evenly.spark.jvm.query_news import hear
 from evenly.spark.jvm.read_rows import ReadRows
+from evenly.spark.placing.mapping_check import check_is
 from evenly.spark.streaming import mapping_store
 from evenly.spark.streaming.carrying import Carrying, Event
 from evenly.spark.streaming.changing import bring_in_force, check_change
@@ -206,7 +207,10 @@ class KeyedQuery(RunningQuery):
         is in force from its next start on. Of one that has failed, what ended it is raised. The query's own sink and
         `build` cannot call this, since it waits for their end: `WaitsForItself`.
         """
+        check_is(mapping, Mapping)
         self._store.placement.check(mapping)
+        if self._learner is not None:
+            check_counted(mapping, self._learner)
         self._refuse_from_inside("change_mapping")
         self._look_for_the_end()
         answer = self._carrying.tell(partial(self._machine.change_asked, mapping, reason))
@@ -300,12 +304,14 @@ class KeyedQuery(RunningQuery):
 
     def _check(self, *, running: bool) -> None:
         spark, checkpoint = self._pipeline.spark, self._pipeline.checkpoint
+        if self._grouped.fixed is not None:
+            raise ImmovableState(self._grouped.fixed)
         if running and (why := why_not_again(self._query)) is not None:
             raise ImmovableState(why)
         if any(str(other.id) == self.id and str(other.runId) != self.runId for other in spark.streams.active):
             raise CheckpointMismatch(f"this query has ended, and another one runs on its checkpoint {checkpoint}: ask that one")
         self._store.check_unchanged()
-        check_change(spark, checkpoint, self._store, by_slot=self._by_slot)
+        check_change(spark, checkpoint, self._store, by_slot=self._grouped.by_slot)
 
     def _start(self) -> Event:
         spark, checkpoint = self._pipeline.spark, self._pipeline.checkpoint
@@ -321,10 +327,10 @@ class KeyedQuery(RunningQuery):
         _LOG.info(told, checkpoint, version.number, version.reason, instances, query.runId)
         if observation is not None:
             # What can never be done is not decided in vain.
-            self._immovable = self._immovable or why_not_again(query)
+            self._immovable = self._immovable or grouped.fixed or why_not_again(query)
 
         def started() -> do.Instructions:
-            self._query, self._by_slot = query, grouped.by_slot
+            self._query, self._grouped = query, grouped
             if observation is not None:
                 self._runs[number] = _Run(query, observation, ReadRows(spark, query, instances, grouped.placed))
             stopped_at_s, self._stopped_at_s = self._stopped_at_s, None

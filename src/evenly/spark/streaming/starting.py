@@ -71,6 +71,8 @@ class Pipeline:
             raise InvalidParameter(f"build must return a DataStreamWriter that is not started, got {writer!r}")
         writer = self.settings.applied(writer)
         built = frame_of(writer)
-        grouped = check_grouped(built, key=placement.key, slot=placement.slot, window=placement.window)
+        grouped = check_grouped(
+            built, key=placement.key, slot=placement.slot, window=placement.window, mapping=spans[-1].mapping
+        )
         at = current_checkpoint(self.spark, self.checkpoint)
         return start_with_partitions(built.sparkSession, writer, at, placement.instances), grouped

@@ -124,7 +124,7 @@ def stream_apply_by_key(
     _check_function(function, timeout)
     checked_instances(instances)
     results = Results.of(spark, schema)
-    kept_fields = empty_frame(spark, state).schema
+    kept_fields = empty_frame(spark, state, name="state").schema
     if len(set(map(str.lower, kept_fields.names))) < len(kept_fields.names):
         raise ColumnConflict(f"state names a field twice ({', '.join(kept_fields.names)}): give each its own name")
     store = TermsStore(Folder(spark, checked_path(checkpoint, "checkpoint", "a folder that the query keeps")))
@@ -153,10 +153,12 @@ def stream_apply_by_key(
             processor, f"{PACKED} binary", output_mode.capitalize(), _TIME_MODES[timeout]
         )
         writer = write(packed.mapInArrow(rows_of_results, results.schema))
-        return writer.outputMode(output_mode) if isinstance(writer, DataStreamWriter) else writer
+        if not isinstance(writer, DataStreamWriter):
+            return writer
+        if kept is None:
+            store.keep(terms)  # not before: all else has been checked by now, and the mapping of this start is written
+        return writer.outputMode(output_mode)
 
-    if kept is None:
-        store.keep(terms)
     return stream_by_key(
         _sent(rows, names, layout, terms),
         build,

@@ -14,7 +14,7 @@ from evenly.checks import is_number
 from evenly.errors import EvenlyError, InvalidResult
 from evenly.worker.engine import Row
 from evenly.worker.letters import failure
-from evenly.worker.results import own, owning
+from evenly.worker.results import owning
 from evenly.worker.rows import row_class
 from evenly.worker.states.kept import Entry
 from evenly.worker.states.layout import NEVER, StateLayout
@@ -48,7 +48,7 @@ class Calls:
     """The places of entries that no longer count."""
 
     def __post_init__(self) -> None:
-        self._owned = owning(self.layout.state.schema)
+        self._owned, self._results_owned = owning(self.layout.state.schema), owning(self.layout.results.schema)
         self._state_row, self._key_row = (_row_of(tuple(it.names)) for it in (self.layout.state.schema, self.layout.key))
 
     def call(self, key: tuple[Any, ...], raw: tuple[Any, ...], number: int, rows: list[Row], kept: Entry | None) -> None:
@@ -58,7 +58,7 @@ class Calls:
         try:
             given = self.function(key, rows, state, self.times) if timed else self.function(key, rows, state)
             made, new, deadline_ms = self._parts(given)
-            results = _listed(made)
+            results = list(map(self._results_owned, _checked(made)))
         except Exception as error:
             raise self._failed(key, error, f"It got {len(rows)} rows and {'no' if state is None else 'a'} state.") from error
         self.results += results
@@ -131,11 +131,11 @@ def _row_of(names: tuple[str, ...]) -> type[Row]:
     return row_class(list(names))
 
 
-def _listed(made: Any) -> list[Any]:
+def _checked(made: Any) -> Iterable[Any]:
     # Of a table Python goes through the names of its columns.
     if isinstance(made, (str, bytes, dict)) or not isinstance(made, Iterable) or _is_one_thing(made):
         raise InvalidResult(f"the function returned {type(made).__name__} for its rows: return a list of them, [] for none")
-    return list(map(own, made))
+    return made
 
 
 def _is_one_thing(made: Any) -> bool:
