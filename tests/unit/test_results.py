@@ -15,7 +15,8 @@ import pytest
 
 from evenly.errors import InvalidResult
 from evenly.worker.many_results import many_results
-from evenly.worker.results import Shape, nulls_of, own_batch, results_in, wholly_own
+from evenly.worker.owned import own_batch, wholly_own
+from evenly.worker.results import Shape, nulls_of, results_in
 from evenly.worker.rows import row_class
 
 pytest.importorskip("pyspark")

@@ -11,7 +11,7 @@ import numpy as np
 
 from evenly.kernels.types import F64, I64
 from evenly.worker.limits import Alarm, ForkGuard, Watchdog, alarm_works
-from evenly.worker.results import own
+from evenly.worker.owned import own
 
 STRETCH_S, STRETCH_ITEMS = 1.0, 10_000
 """Results are handed on when calls have gone on for so long, or when there are so many."""

@@ -30,8 +30,9 @@ from evenly.worker.guarding import Guard, fork_works
 from evenly.worker.letters import ERROR, LETTER, failure, letters_of
 from evenly.worker.limits import alarm_works
 from evenly.worker.many_results import ManyResults
+from evenly.worker.owned import own_batch, owning
 from evenly.worker.parts import Part
-from evenly.worker.results import Shape, nulls_of, own_batch, owning
+from evenly.worker.results import Shape, nulls_of
 from evenly.worker.rows import row_class, rows_of, shown, unreadable
 from evenly.worker.threads import Threads
 

@@ -26,7 +26,8 @@ from evenly.errors import EvenlyError, FunctionFailed
 from evenly.worker.engine import Row, running_task
 from evenly.worker.executing import REPORT, peak_bytes, settle_worker
 from evenly.worker.letters import failure
-from evenly.worker.results import Shape, nulls_of, own_batch, owning, results_in
+from evenly.worker.owned import own_batch, owning
+from evenly.worker.results import Shape, nulls_of, results_in
 from evenly.worker.rows import row_class, rows_of
 
 PIECE_ROWS, PIECE_S = 1_024, 0.05

@@ -8,7 +8,8 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
-from evenly.worker.results import Shape, owning, results_in
+from evenly.worker.owned import owning
+from evenly.worker.results import Shape, results_in
 
 
 def many_results(function: Callable[..., Any], shape: Shape) -> Callable[[Any], Any]:

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
-from array import array
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from copy import copy
 from dataclasses import dataclass
-from datetime import date, datetime, time, timedelta
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -16,15 +11,12 @@ import numpy as np
 import pyarrow as pa
 
 from evenly.errors import InvalidResult
-from evenly.worker.rows import parts_of
-from evenly.worker.zones import zone_of
+from evenly.worker.arrow_values import by_name, converter, unfinished, whole
+from evenly.worker.owned import own
 
 _UNFIT = (pa.lib.ArrowException, ValueError, TypeError, OverflowError, ArithmeticError, KeyError, AttributeError)
 _LONGEST = 120
 _WHOLE = {int, bool, type(None)}
-_FILLED = (np.ndarray, bytearray, memoryview, set, deque, array)
-"""What a function can fill again, beside lists and dicts."""
-_MOST_OF_A_FLOAT = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True)
@@ -89,7 +81,7 @@ class Shape:
         fields = vars(holding[0]).get("__fields__")  # of the rows that a function gets; Spark's own have them one by one
         if fields is None and hasattr(values[0], "__fields__"):
             return None
-        return columns if fields is None else list(_by_name(columns, list(fields), names))
+        return columns if fields is None else list(by_name(columns, list(fields), names))
 
     def _taken(self, value: Any) -> Sequence[Any]:
         """The fields of one value, in order."""
@@ -109,8 +101,8 @@ class Shape:
                     f"the function returned {_told(value)}, of {len(value)} values: the schema has {len(names)} fields, "
                     f"{', '.join(names)}"
                 )
-            return _by_name(value, list(getattr(value, "__fields__", ())), names)
-        what = _unfinished(value) or f"return a dict or a tuple with the fields {', '.join(names)}"
+            return by_name(value, list(getattr(value, "__fields__", ())), names)
+        what = unfinished(value) or f"return a dict or a tuple with the fields {', '.join(names)}"
         raise InvalidResult(f"the function returned {_told(value)}: {what}")
 
     def _wraps(self, value: Any, kind: pa.DataType) -> bool:
@@ -126,8 +118,8 @@ class Shape:
         return isinstance(value, tuple)
 
     def _array(self, field: pa.Field, values: list[Any], wrong: dict[int, InvalidResult]) -> pa.Array:
-        convert = _converter(field.type)
-        if convert is _whole and set(map(type, values)) <= _WHOLE:
+        convert = converter(field.type)
+        if convert is whole and set(map(type, values)) <= _WHOLE:
             convert = None
         try:
             made = pa.array(values if convert is None else [convert(value) for value in values], field.type)
@@ -157,7 +149,7 @@ class Shape:
                     at,
                     InvalidResult(
                         f"the function returned {_told(value)} ({type(value).__name__}) for field {field.name!r}, which is of "
-                        f"type {field.type}: {_unfinished(value) or error}"
+                        f"type {field.type}: {unfinished(value) or error}"
                     ),
                 )
             fit.append(made)
@@ -199,46 +191,6 @@ class Shape:
             return column.cast(field.type)
         except _UNFIT as error:
             raise InvalidResult(f"{told}: {error}") from error
-
-
-def own(given: Any) -> Any:
-    """What a function gave, as it is now: it may fill the same dict or list again in its next call."""
-    return given.copy() if isinstance(given, (dict, list)) else given
-
-
-def wholly_own(given: Any) -> Any:
-    """The same of what is inside, too: lists, dicts, sets, arrays and bytes that can be filled again."""
-    if isinstance(given, dict):
-        return {key: wholly_own(value) for key, value in given.items()}
-    if isinstance(given, list):
-        return [wholly_own(value) for value in given]
-    if isinstance(given, _FILLED):
-        return copy(given) if not isinstance(given, memoryview) else given.tobytes() if given.itemsize == 1 else given.tolist()
-    if isinstance(given, tuple):
-        held = [wholly_own(value) for value in given]
-        if all(now is before for now, before in zip(held, given, strict=True)):
-            return given
-        made = tuple.__new__(type(given), held)
-        if hasattr(given, "__dict__"):  # the names of a Row of Spark's
-            vars(made).update(vars(given))
-        return made
-    return given
-
-
-def owning(schema: pa.Schema) -> Callable[[Any], Any]:
-    """`own` for results of this schema: where all fields are plain, what is inside cannot be filled again."""
-    filled = (pa.types.is_nested, pa.types.is_binary, pa.types.is_large_binary)
-    return wholly_own if any(is_filled(kind) for kind in schema.types for is_filled in filled) else own
-
-
-def own_batch(given: Any) -> Any:
-    """A batch or table as it is now. Arrow makes arrays of numpy's without a copy, which a function may fill again."""
-    if not isinstance(given, (pa.RecordBatch, pa.Table)):
-        return given
-    copied = pa.BufferOutputStream()
-    with pa.ipc.new_stream(copied, given.schema) as stream:
-        stream.write(given)
-    return pa.ipc.open_stream(copied.getvalue()).read_all()
 
 
 def results_in(value: Any, owned: Callable[[Any], Any] = own) -> list[Any]:
@@ -293,131 +245,12 @@ def _is_row(value: Any) -> bool:
     return value is None or hasattr(value, "__fields__")
 
 
-def _by_name(held: Sequence[Any], fields: list[str], names: list[str]) -> Sequence[Any]:
-    """What a Row holds, in the order of `names` if its fields have these names; else as it is, by position."""
-    if fields == names or len(set(names)) < len(names) or sorted(fields) != sorted(names):
-        return held
-    return [held[fields.index(name)] for name in names]
-
-
 def _told(value: Any) -> str:
     try:
         text = " ".join(repr(value).split())
     except Exception:  # noqa: BLE001 - the value is a user's
         text = f"a {type(value).__name__}"
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
-
-
-def _unfinished(value: Any) -> str:
-    """What to do with a result that has yet to be made; nothing if it is none."""
-    if inspect.iscoroutine(value):
-        value.close()  # or Python warns that nobody awaited it
-        return "it is a coroutine; give the async function itself, not one that calls it"
-    if inspect.isgenerator(value):
-        return "it is a generator; return one result for a row, such as a list"
-    return _ONCE if isinstance(value, Iterator) else ""
-
-
-_ONCE = "it is an iterator, which can be read once only; make a list of it"
-
-
-def _whole(value: Any) -> Any:
-    """A number for a field of whole numbers: Arrow would cut off what is behind the point."""
-    if value is not None and not isinstance(value, int) and value != int(value):
-        raise ValueError("it is not a whole number")
-    return value
-
-
-def _converter(kind: pa.DataType) -> Callable[[Any], Any] | None:
-    """What turns a value as Spark's users write it into what Arrow takes; None where nothing is to be done.
-
-    Structs may be tuples, and a datetime without a zone is one in the session's. Arrow would take any number for a time, in
-    microseconds, and the zone of a datetime from it where there is none.
-    """
-    if pa.types.is_integer(kind) or pa.types.is_float32(kind):
-        return _single if pa.types.is_float32(kind) else _whole
-    if pa.types.is_temporal(kind):
-        return _time_converter(kind)
-    if pa.types.is_struct(kind):
-        names, inner = [field.name for field in kind], [_converter(field.type) for field in kind]
-        return lambda value: _as_struct(value, names, inner)
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        each = _converter(kind.value_type)
-        return _listed if each is None else lambda value: None if value is None else [each(held) for held in _listed(value)]
-    if pa.types.is_map(kind):
-        of_key, of_item = _converter(kind.key_type) or _same, _converter(kind.item_type) or _same
-        return lambda value: None if value is None else [(of_key(key), of_item(item)) for key, item in _pairs(value)]
-    return None
-
-
-def _listed(value: Any) -> Any:
-    """What is for an array. Arrow would take a text for its letters, bytes for numbers and a dict for its keys; and a value is
-    looked at more than once: a second look at an iterator would find nothing in it."""
-    if isinstance(value, (str, bytes, bytearray, dict)):
-        raise TypeError("it is not a list; a list that a function returns is many results, so give one in a dict or a tuple")
-    if isinstance(value, Iterator):
-        raise TypeError(_unfinished(value))
-    return value
-
-
-def _pairs(value: Any) -> Any:
-    """The keys and items of a dict, or of a list of pairs, in whose place Arrow takes dicts of a key and a value too. A list of
-    something else would end the process: Arrow does not check it."""
-    if isinstance(value, dict):
-        return value.items()
-    if not isinstance(value, (list, tuple, np.ndarray)):
-        raise TypeError(_unfinished(value) or _NO_MAP)
-    return map(_pair, value)
-
-
-def _pair(given: Any) -> Any:
-    if isinstance(given, dict):
-        return given["key"], given["value"]
-    if not (isinstance(given, (list, tuple, np.ndarray)) and len(given) == 2):
-        raise TypeError(_NO_MAP)
-    return given
-
-
-_NO_MAP = "a map is a dict or a list of pairs"
-
-
-def _single(value: Any) -> Any:
-    """A number for a float of 32 bits: Arrow makes one that is too large infinite."""
-    if isinstance(value, (int, float, np.number)) and _MOST_OF_A_FLOAT < abs(float(value)) < np.inf:
-        raise ValueError("it is too large for a float; make the field a double")
-    return value
-
-
-def _time_converter(kind: pa.DataType) -> Callable[[Any], Any] | None:
-    if pa.types.is_timestamp(kind):
-        return lambda value: _moment(value, kind.tz)
-    if pa.types.is_date(kind):
-        return lambda value: _of(value, date, np.datetime64)
-    if pa.types.is_time(kind):
-        return lambda value: _of(value, time)
-    if pa.types.is_duration(kind):
-        return lambda value: _of(value, timedelta, np.timedelta64)
-    return None
-
-
-def _moment(value: Any, zone: str | None) -> Any:
-    """A datetime for a timestamp in the session's zone, or, of no zone, for a timestamp_ntz."""
-    if isinstance(value, np.datetime64):
-        value = value.astype("datetime64[us]").item()
-    if _of(value, datetime) is None:
-        return None
-    if zone is None:
-        if value.tzinfo is not None:
-            raise ValueError("it has a time zone and a timestamp_ntz has none; take it off, as value.replace(tzinfo=None) does")
-        return value
-    return value.replace(tzinfo=zone_of(zone)) if value.tzinfo is None else value
-
-
-def _of(value: Any, *kinds: type) -> Any:
-    """A value that is of one of these types, or None."""
-    if value is not None and not isinstance(value, kinds):
-        raise TypeError(f"it is not a {kinds[0].__name__}")
-    return value
 
 
 def _same_kind(found: pa.DataType, wanted: pa.DataType) -> bool:
@@ -453,23 +286,3 @@ def _kind(of: pa.DataType) -> str:
         return "timestamp" if of.tz else "timestamp_ntz"
     told = {"date": pa.types.is_date, "time": pa.types.is_time, "duration": pa.types.is_duration, "bool": pa.types.is_boolean}
     return next((name for name, is_one in told.items() if is_one(of)), "number or text")
-
-
-def _same(value: Any) -> Any:
-    return value
-
-
-def _as_struct(value: Any, names: list[str], inner: list[Callable[[Any], Any] | None]) -> Any:
-    if value is None:
-        return None
-    if not isinstance(value, (dict, tuple, list)):
-        value = parts_of(value) or value
-    if isinstance(value, dict):
-        if unknown := [name for name in value if name not in names]:
-            raise ValueError(f"it has no field {unknown[0]!r}")
-        held = [value.get(name) for name in names]
-    elif isinstance(value, (tuple, list)):
-        held = list(_by_name(value, list(getattr(value, "__fields__", ())), names))
-    else:
-        raise TypeError("a struct is a dict or a tuple")
-    return {name: each(it) if each else it for name, it, each in zip(names, held, inner, strict=True)}

@@ -14,7 +14,7 @@ from evenly.checks import is_number
 from evenly.errors import EvenlyError, InvalidResult
 from evenly.worker.engine import Row
 from evenly.worker.letters import failure
-from evenly.worker.results import owning
+from evenly.worker.owned import owning
 from evenly.worker.rows import row_class
 from evenly.worker.states.kept import Entry
 from evenly.worker.states.layout import NEVER, StateLayout
