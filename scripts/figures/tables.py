@@ -307,6 +307,19 @@ def page(records: Records) -> str:
     )
 
 
+def faults(records: Records) -> str:
+    """How often each fault struck each operation, and what came of the schedules."""
+    kinds = ("executor", "worker", "python", "driver", "exception", "exit", "stop", "cores", "tick", "disk")
+    lines = []
+    for operation in dict.fromkeys(one["operation"] for one in sorted(records, key=lambda it: it["operation"])):
+        of = [one for one in records if one["operation"] == operation]
+        struck = [sum(kind in one["happened"] for one in of) for kind in kinds]
+        came = [sum(one["verdict"] in verdicts for one in of) for verdicts in (("right",), ("refused", "skipped"))]
+        counts = [*came, len(of) - sum(came), *struck, sum(not one["happened"] for one in of)]
+        lines.append([f"`{operation}`", *(f"{count or ''}" for count in counts)])
+    return markdown(["operation", "right", "refused", "wrong", *kinds, "none"], lines)
+
+
 SHORT: dict[str, tuple[str, Callable[[Records], str]]] = {
     "uneven": ("stage", uneven),
     "hot": ("stage", hot),
@@ -327,5 +340,6 @@ TABLES: dict[str, Callable[[Records], str]] = {
     "groups": groups,
     "facts": facts,
     "page": page,
+    "faults": faults,
     **dict.fromkeys(("joins", "streaming", "drift", "link", "rules", "examples", "placing", "micro", "rebuilt"), kept),
 }

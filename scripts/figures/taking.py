@@ -1,4 +1,4 @@
-"""What a benchmark printed with `--json`, as the file that tables are made of."""
+"""What a benchmark printed with `--json`, or the outcomes of `make test-faults`, as the file that tables are made of."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ FIGURES = {
     "many_groups": "groups",
     "facts": "facts",
     "watch": "page",
+    "faults": "faults",
 }
 """The figure of each command."""
 
@@ -26,6 +27,8 @@ FIGURES = {
 def take(printed: Path, folder: Path, measured: str) -> Path:
     """Write the figure of what was printed, `measured` on which machine, in place of the one there was."""
     told = json.loads(printed.read_text("utf-8"))
+    if all(seed.isdigit() for seed in told):
+        told = {"command": "faults", "parameters": {"schedules": len(told)}, "results": _schedules(told)}
     if told.get("command") not in FIGURES:
         raise SystemExit(f"{printed}: results of {told.get('command')!r}; figures are made of {', '.join(sorted(FIGURES))}")
     path = folder / f"{FIGURES[told['command']]}.json"
@@ -39,6 +42,12 @@ def take(printed: Path, folder: Path, measured: str) -> Path:
     before = json.loads(path.read_text("utf-8"))
     path.write_text(written(before | {"measured": measured, "parameters": told["parameters"], "results": records}), "utf-8")
     return path
+
+
+def _schedules(outcomes: dict[str, Any]) -> Records:
+    """What a campaign ran and what came of it, by seed."""
+    kept = ("operation", "verdict", "happened")
+    return [{"seed": seed} | {name: outcomes[str(seed)][name] for name in kept} for seed in sorted(map(int, outcomes))]
 
 
 def written(figure: dict[str, Any]) -> str:

@@ -40,7 +40,7 @@ def test_every_figure_is_shown_somewhere_and_says_how_it_was_made(figures):
         assert f"<!-- figure {name} -->" in text
     for name in figures["tables"].TABLES:
         kept = json.loads((ROOT / "docs" / "figures" / f"{name}.json").read_text("utf-8"))
-        command = re.match(r"python (benchmarks/\w+\.py)|evenly [a-z]+", kept["made_by"])
+        command = re.match(r"python (benchmarks/\w+\.py|-m faults)|evenly [a-z]+", kept["made_by"])
         assert (command[1] or command[0]) in MAKEFILE, "no target runs it"
         assert kept["measured"]
         assert kept["results"]
@@ -84,3 +84,23 @@ def test_results_of_no_figure_are_refused(figures, tmp_path):
     (tmp_path / "printed.json").write_text('{"command": "micro", "results": []}')
     with pytest.raises(SystemExit, match="micro"):
         figures["taking"].take(tmp_path / "printed.json", tmp_path, "a machine")
+
+
+def test_outcomes_of_a_campaign_become_a_table_of_operations_and_faults(figures, tmp_path):
+    (tmp_path / "faults.json").write_text('{"made_by": "python -m faults --out"}')
+    came = {"faults": ["executor", "disk"], "seconds": 1.0}
+    outcomes = {
+        "10": came | {"operation": "join", "verdict": "right", "happened": ["executor", "disk"]},
+        "9": came | {"operation": "join", "verdict": "refused", "happened": ["executor"]},
+        "2": came | {"operation": "cost", "verdict": "hangs", "happened": [], "why": "…"},
+    }
+    (tmp_path / "printed.json").write_text(json.dumps(outcomes))
+    kept = json.loads(figures["taking"].take(tmp_path / "printed.json", tmp_path, "a machine").read_text("utf-8"))
+    assert (kept["made_by"], kept["parameters"]) == ("python -m faults --out", {"schedules": 3})
+    assert [one["seed"] for one in kept["results"]] == [2, 9, 10]
+    lines = figures["tables"].faults(kept["results"]).splitlines()
+    heading, cost, join = ([cell.strip() for cell in line.split("|")[1:-1]] for line in (lines[0], *lines[2:]))
+    of_cost = {"operation": "`cost`", "wrong": "1", "none": "1"}
+    of_join = {"operation": "`join`", "right": "1", "refused": "1", "executor": "2", "disk": "1"}
+    for told, wanted in ((cost, of_cost), (join, of_join)):
+        assert dict(zip(heading, told, strict=True)) == dict.fromkeys(heading, "") | wanted
