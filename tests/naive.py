@@ -334,12 +334,15 @@ def _simulated_task(waits_s, threads, rows):
     return max(arrivals, default=0.0)
 
 
-def least_full(parts: list[list[float]], instances: int) -> list[int]:
-    """Items, heaviest by any guess first, each where the fullest guess is then least."""
-    loads = [[0.0] * len(parts[0]) for _ in range(instances)]
+def least_full(parts: list[list[float]], room: list[float]) -> list[int]:
+    """Items, heaviest by any guess first, each where the fullest guess over the room is then least."""
+    loads = [[0.0] * len(parts[0]) for _ in room]
     placed = [0] * len(parts)
     for item in sorted(range(len(parts)), key=lambda at: -max(parts[at])):
-        after = [max(load + part for load, part in zip(one, parts[item], strict=True)) for one in loads]
+        after = [
+            max(load + part for load, part in zip(one, parts[item], strict=True)) / size
+            for one, size in zip(loads, room, strict=True)
+        ]
         placed[item] = after.index(min(after))
         loads[placed[item]] = [load + part for load, part in zip(loads[placed[item]], parts[item], strict=True)]
     return placed

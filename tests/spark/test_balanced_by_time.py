@@ -70,7 +70,7 @@ def test_results_are_those_of_spark_before_and_after_times_are_known(rows, tmp_p
     plain = rows.toDF("key", "id", "c0").groupBy("key").applyInPandas(summed, SCHEMA)  # Spark cannot by "a.b"
     wanted = found(plain)
     watch = evenly.TimeWatch()
-    first = timed(rows, summed, 3, watch=watch)
+    first = timed(rows, summed, 2, watch=watch)
     assert not watch.ready
     assert watch.times.groups == 0
     assert first.schema == plain.schema
@@ -79,9 +79,16 @@ def test_results_are_those_of_spark_before_and_after_times_are_known(rows, tmp_p
     groups = rows.groupBy("`a.b`").count()
     assert sum(report.groups for report in watch.reports) == groups.count() == watch.times.groups
     assert sum(report.all_rows for report in watch.reports) == 900
-    assert watch.busy_s.size == 3
+    assert watch.busy_s.size == 2
+    assert watch.busy_s.sum() == pytest.approx(sum(report.busy_s for report in watch.reports))
+    assert watch.instances == 2
+    assert watch.mapping.instances == 10  # nothing is known: each instance is in five pieces
     sizes = dict(groups.select(F.xxhash64("`a.b`"), "count").collect())
     assert {key: n for it in watch.reports for key, n in zip(it.ids.tolist(), it.rows.tolist(), strict=True)} == sizes
+
+    beyond_slots = evenly.TimeWatch()
+    timed(rows, summed, 9, watch=beyond_slots)
+    assert beyond_slots.mapping.instances == 9  # they start as slots come free anyway
 
     path = tmp_path / "times.json"
     watch.times.save(path)

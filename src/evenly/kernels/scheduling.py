@@ -62,8 +62,9 @@ def greedy(weights: F64, order: I64, loads: F64) -> I32:
 
 
 @compiled
-def least_full(parts: F64, order: I64, loads: F64) -> I32:
-    """Place each item (a row of `parts`, by several guesses) where the fullest of the guesses is least, ties to the lowest."""
+def least_full(parts: F64, order: I64, loads: F64, room: F64) -> I32:
+    """Place each item (a row of `parts`, by several guesses) where the fullest of the guesses, over the instance's room, is
+    least; ties to the lowest."""
     placed = np.empty(parts.shape[0], np.int32)
     for item in order:
         best = 0
@@ -72,6 +73,7 @@ def least_full(parts: F64, order: I64, loads: F64) -> I32:
             fullest = 0.0
             for guess in range(loads.shape[1]):
                 fullest = max(fullest, loads[instance, guess] + parts[item, guess])
+            fullest /= room[instance]
             if fullest < least:
                 best, least = instance, fullest
         placed[item] = best

@@ -77,9 +77,10 @@ def apply_by_key(
         watch.times.save("times.json")  # tomorrow: balance="time", times="times.json"
 
     In the first run nothing is known of times: instances get about the same number of groups, of rows, and of the squares of
-    groups' rows. Keys that were not seen before are estimated by their rows. A group that is longer than an instance's share
-    is named by a warning. `watch` alone measures, whatever is balanced. `remember` and `weight` are for
-    `balance="rows"`.
+    groups' rows, each in five tasks of a half of it down to a sixteenth (unless there are more instances than slots), so that
+    slots that come free early take what is left. Keys that were not seen before are estimated by their rows. A group that is
+    longer than an instance's share is named by a warning. `watch` alone measures, whatever is balanced. `remember` and
+    `weight` are for `balance="rows"`.
     """
     check_frame(df)
     if df.isStreaming:
@@ -97,8 +98,10 @@ def apply_by_key(
     if balance == "time" and (remember is not None or weight is not None):
         raise InvalidParameter("remember= and weight= are for balance='rows': with balance='time' give times= and watch=")
     asked = asked_instances(instances, same_rows=fit_on is None and remember is None)
+    of_pieces: int | None = None
     if mapping is None and known is not None:
-        mapping = learn_by_time(df if fit_on is None else fit_on, key=key, instances=asked, times=known)
+        mapping, of_pieces = learn_by_time(df if fit_on is None else fit_on, key=key, instances=asked, times=known)
+        asked = mapping.instances
     placed, by = placed_by_key(
         df, key=key, instances=asked, mapping=mapping, fit_on=fit_on, weight=weight, slot=None, remember=remember
     )
@@ -116,7 +119,8 @@ def apply_by_key(
     if timed is None or watch is None:
         return ran
     before = GroupTimes(names, type_names(df, names)) if known is None else known
-    observed = watch.observe(ran, before, instances=by.instances, mapping=mapping, chosen=by.chosen, by="apply_by_key")
+    whole = of_pieces or by.instances
+    observed = watch.observe(ran, before, instances=whole, mapping=mapping, chosen=by.chosen, by="apply_by_key")
     return observed.where(f"{timed.report} is null").drop(timed.report)
 
 

@@ -7,7 +7,7 @@ the number of keys, what comes to the driver are the longest groups of a task an
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,9 +15,10 @@ from pyspark.sql import DataFrame
 
 from evenly.costs.group_parts import in_parts
 from evenly.costs.group_times import GroupTimes
+from evenly.costs.rounds import group_shares
 from evenly.errors import StreamingMismatch
 from evenly.instances import Auto, MeasuredTimes
-from evenly.kernels.types import F64
+from evenly.kernels.types import F64, I64
 from evenly.keys.dkg import DKG
 from evenly.keys.hot_keys import split_in_parts
 from evenly.keys.mapping import Mapping
@@ -26,6 +27,7 @@ from evenly.keys.resizing import most_instances
 from evenly.keys.split_mapping import SplitMapping
 from evenly.spark.described import described
 from evenly.spark.frames import check_frame
+from evenly.spark.jvm.session_slots import session_slots
 from evenly.spark.keyed.choosing import chosen_for, usual_instances
 from evenly.spark.keyed.keys import Key, key_id, key_names, type_names
 from evenly.spark.python_workers import on_workers
@@ -45,19 +47,28 @@ _WHOLE = (
 _IN_PARTS = "They are parts of keys that have no more rows to be cut by"
 
 
-def learn_by_time(df: DataFrame, *, key: Key, instances: int | Auto, times: GroupTimes) -> Mapping:
-    """The mapping by which instances have about the same time; as far as that is not known, about the same number of groups, of
-    rows, and of the squares of groups' rows. Groups that are too long for an instance are logged."""
-    mapping, _ = _learnt(df, key, instances, times)
+def learn_by_time(df: DataFrame, *, key: Key, instances: int | Auto, times: GroupTimes) -> tuple[Mapping, int]:
+    """The mapping by which instances have about the same time, and their number. Groups that are too long for an instance are
+    logged.
+
+    As long as nothing is known of times, the mapping is over pieces of what the instances do, the large ones first. Pieces of a
+    size have about the same number of groups, of rows, and of the squares of groups' rows. More instances than slots are left
+    whole: Spark starts them as slots come free anyway.
+    """
+    counted = _counted(df, key, instances, times)
+    mapping = counted.mapping
     if times.curve is not None:
         _tell_of_long_groups(mapping, times, mapping.heavy_weights, float(mapping.fitted_loads.sum()), _WHOLE)
-    return mapping
+    elif 1 < mapping.instances <= session_slots(df.sparkSession).number:
+        return counted.in_pieces(), mapping.instances
+    return mapping, mapping.instances
 
 
 def split_by_time(df: DataFrame, *, key: Key, instances: int | Auto, times: GroupTimes) -> SplitMapping:
     """The same where keys that take longer than an instance's share are split, as far as they have rows. Before times are known
     those are split that have more rows than an instance's share."""
-    mapping, rows = _learnt(df, key, instances, times)
+    counted = _counted(df, key, instances, times)
+    mapping, rows = counted.mapping, counted.heavy_rows()
     ids, total_s = mapping.heavy_keys.view(np.int64), float(mapping.fitted_loads.sum())
     parts = in_parts(times.estimates, ids, rows, mapping.heavy_weights, total_s=total_s, instances=mapping.instances)
     total_s += float((parts.seconds - mapping.heavy_weights).sum())
@@ -66,8 +77,30 @@ def split_by_time(df: DataFrame, *, key: Key, instances: int | Auto, times: Grou
     return split_in_parts(replace(mapping, heavy_weights=parts.seconds), parts.fewest, parts.most)
 
 
-def _learnt(df: DataFrame, key: Key, instances: int | Auto, times: GroupTimes) -> tuple[Mapping, F64]:
-    """The mapping of whole keys, and the rows of its heavy ones."""
+@dataclass(frozen=True)
+class _Counted:
+    """What Spark has counted of groups: the longest one by one, by their ids with their rows, and all by bucket."""
+
+    mapping: Mapping
+    keys: GuessedKeys
+    rows: I64
+    learner: DKG
+
+    def in_pieces(self) -> Mapping:
+        """The mapping over pieces of what its instances do, as far as there are buckets for so many."""
+        shares = group_shares(self.mapping.instances)
+        if shares.size > self.learner.bucket_count:
+            return self.mapping
+        pieces = guessed_mapping(self.keys, self.learner, instances=self.mapping.instances, shares=shares)
+        return replace(pieces, columns=self.mapping.columns, types=self.mapping.types, chosen=self.mapping.chosen)
+
+    def heavy_rows(self) -> F64:
+        """The rows of the mapping's heavy keys."""
+        order = np.argsort(self.keys.ids)
+        return self.rows[order][np.searchsorted(self.keys.ids[order], self.mapping.heavy_keys)].astype(np.float64)
+
+
+def _counted(df: DataFrame, key: Key, instances: int | Auto, times: GroupTimes) -> _Counted:
     check_frame(df, "fit_on")
     if df.isStreaming:
         raise StreamingMismatch("groups cannot be counted in a streaming DataFrame: give fit_on= a batch of earlier rows")
@@ -85,11 +118,8 @@ def _learnt(df: DataFrame, key: Key, instances: int | Auto, times: GroupTimes) -
         most = most_instances(mapping)
         choice = chosen_for(df.sparkSession, instances, mapping, rows=None, times=known, most=most)
         mapping = replace(guessed_mapping(found, learner, columns=names, instances=choice.number), chosen=choice.why)
-    ids = np.concatenate([np.empty(0, np.uint64), *(np.frombuffer(row.ids, np.uint64) for row in told)])
     rows = np.concatenate([np.empty(0, np.int64), *(np.frombuffer(row.rows, np.int64) for row in told)])
-    order = np.argsort(ids)
-    rows = rows[order][np.searchsorted(ids[order], mapping.heavy_keys)].astype(np.float64)
-    return replace(mapping, types=type_names(df, names)), rows
+    return _Counted(replace(mapping, types=type_names(df, names)), found, rows, learner)
 
 
 def _together(told: list[Any], guesses: int, buckets: int) -> GuessedKeys:

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 
 from evenly.costs.group_report import GroupReport
 from evenly.costs.group_times import GroupTimes
+from evenly.costs.rounds import joined
 from evenly.errors import InvalidParameter
 from evenly.facts.of_costs import group_batch
 from evenly.kernels.types import F64
@@ -37,7 +38,9 @@ class TimeWatch:
         watch.imbalance_pct, watch.longest, watch.times.save("times.json")
 
     `times` is what the next run is to be given, `times=`. A watch serves one call. What a task measured comes with its results:
-    no retry and no speculative copy counts a group twice. Before the action there are no reports; an action that reads a part
+    no retry and no speculative copy counts a group twice. In a first run of `apply_by_key` by time, which goes out in pieces,
+    there is a report for each piece, `mapping` is over pieces, and an instance is what a slot would do that takes a piece as it
+    comes free. Before the action there are no reports; an action that reads a part
     only (`limit`, `show`), or that fails, leaves what the tasks measured that ended. Of a key that `aggregate_by_key` splits
     each part counts as a group.
     """
@@ -115,7 +118,7 @@ class TimeWatch:
     @property
     def busy_s(self) -> F64:
         """The measured time of each instance's groups."""
-        return _busy_s(self.reports, self._instances)
+        return _busy_s(self._joined(self.reports), self._instances)
 
     @property
     def imbalance_pct(self) -> float:
@@ -162,7 +165,13 @@ class TimeWatch:
 
     def _tell(self, reports: tuple[GroupReport, ...]) -> None:
         if reports:
-            self._facts.tell(lambda labels: group_batch(reports, busy_s=_busy_s(reports, self._instances), labels=labels))
+            whole = self._joined(reports)
+            self._facts.tell(lambda labels: group_batch(whole, busy_s=_busy_s(whole, self._instances), labels=labels))
+
+    def _joined(self, reports: Sequence[GroupReport]) -> Sequence[GroupReport]:
+        """Reports by instance, also where each is in pieces."""
+        in_pieces = self._mapping is not None and self._mapping.instances != self._instances
+        return joined(reports, self._instances) if in_pieces else reports
 
 
 def _by_instance(told: Sequence[bytes]) -> tuple[GroupReport, ...]:
@@ -175,5 +184,5 @@ def _busy_s(reports: Sequence[GroupReport], instances: int) -> F64:
     first = min((report.instance for report in reports), default=0)  # in a union partitions are counted after those of others
     busy_s = np.zeros(max([instances, *(report.instance - first + 1 for report in reports)]))
     for report in reports:
-        busy_s[report.instance - first] = report.busy_s
+        busy_s[report.instance - first] += report.busy_s
     return busy_s
