@@ -109,3 +109,40 @@ def test_a_sink_may_stop_the_query_while_its_mapping_changes(visits):
     assert not query.isActive
     visits.run(visits.counts("user"), controller=False)
     assert visits.written("user") == visits.expected("user")
+
+
+@pytest.mark.usefixtures("rocksdb")
+def test_a_change_of_the_mapping_lets_the_batch_end_that_runs(visits):
+    """One that is broken off is run again: rows that its sink had added to others were there twice, and nothing had failed."""
+    visits.add(100, files=2, users=lambda ids: ids)
+    written, asked, begun = [], [], threading.Event()
+
+    def add(batch, number):
+        if number == 1:
+            begun.wait(60)
+            change = threading.Thread(target=lambda: query.change_mapping(turned(by_hash())))
+            change.start()
+            asked.append(change)
+            until(lambda: not query.query.isActive, "the change")  # from here on Spark begins no batch
+        written.extend((number, row.user) for row in batch.collect())
+
+    query = evenly.stream_by_key(
+        visits.stream(),
+        lambda placed: placed.dropDuplicates(["user", "slot"]).writeStream.foreachBatch(add),
+        key="user",
+        instances=INSTANCES,
+        checkpoint=visits.checkpoint,
+        mapping=by_hash(),
+        controller=False,
+    )
+    begun.set()
+    try:
+        until(lambda: asked, "the second batch")
+        asked[0].join(120)
+        visits.add(100, users=lambda ids: ids)
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    assert query.mapping.version == 2
+    assert {number for number, _ in written} == {0, 1, 2}
+    assert sorted(user or "" for _, user in written) == sorted(user or "" for (user,) in visits.expected("user"))

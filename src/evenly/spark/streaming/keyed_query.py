@@ -27,6 +27,7 @@ from evenly.keys.controller import DriftController, check_counted
 from evenly.keys.mapping import Mapping
 from evenly.keys.query_machine import QueryMachine
 from evenly.keys.versions import Version
+from evenly.spark.jvm.last_batch import end_with_batch
 from evenly.spark.jvm.query_news import hear
 from evenly.spark.jvm.read_rows import ReadRows
 from evenly.spark.placing.mapping_check import check_is
@@ -283,8 +284,9 @@ class KeyedQuery(RunningQuery):
                 self._look_for_the_end()
                 return machine.checked
             case do.StopRun():
-                self._stopped_at_s = time.monotonic()
                 with forgotten_end(self._pipeline.spark, self.id):
+                    end_with_batch(self._query)
+                    self._stopped_at_s = time.monotonic()
                     self._query.stop()
                 mapping_store.reached("stopped")
                 return partial(machine.stopped, self._query.exception())
