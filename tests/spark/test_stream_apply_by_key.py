@@ -256,6 +256,8 @@ def test_a_restart_goes_on_elsewhere_and_after_a_move(spark, files):
     users = [f"u{number}" for number in range(30)]
     files.visits(*((user, 0, 1) for user in users))
     files.run(seen, COUNTED, **SEEN)
+    (files.folder / "ours-checkpoint").rename(files.folder / "another-ü-checkpoint")  # of which Spark keeps the whole path
+    there = {**SEEN, "name": "another-ü"}
 
     def doubled(key, rows, state):
         results, kept = seen(key, rows, state)
@@ -267,14 +269,14 @@ def test_a_restart_goes_on_elsewhere_and_after_a_move(spark, files):
     try:
         spark.conf.set("spark.sql.shuffle.partitions", 5)
         spark.conf.set("spark.sql.execution.arrow.useLargeVarTypes", "true")
-        files.run(doubled, f"{COUNTED}, twice long", **SEEN, name="ours", write=files.batches("second"))
+        files.run(doubled, f"{COUNTED}, twice long", **there, write=files.batches("second"))
     finally:
         spark.conf.set("spark.sql.shuffle.partitions", partitions)
         spark.conf.unset("spark.sql.execution.arrow.useLargeVarTypes")
     second = {row.user: row.twice for row in spark.read.parquet(str(files.folder / "second")).collect()}
     assert second == {**dict.fromkeys(users[:20], 4), None: 2}
 
-    query = files.apply(seen, COUNTED, **SEEN, write=files.batches("third"))
+    query = files.apply(seen, COUNTED, **there, write=files.batches("third"))
     try:
         turned = replace(query.mapping, buckets=(1 - query.mapping.buckets).astype(np.int32))
         if turned.heavy_instances.size:
@@ -301,7 +303,7 @@ def test_a_restart_goes_on_elsewhere_and_after_a_move(spark, files):
     ):
         function = seen if "timeout" not in other else lambda _key, _rows, _state, _times: ([], None, None)
         with pytest.raises(CheckpointMismatch, match=word):
-            files.apply(function, COUNTED, **{**SEEN, "buckets": None, "write": files.batches("third"), **other})
+            files.apply(function, COUNTED, **{**there, "buckets": None, "write": files.batches("third"), **other})
 
 
 def test_what_the_function_raises_names_the_key_and_commits_nothing(files):

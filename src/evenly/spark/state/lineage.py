@@ -43,7 +43,7 @@ CLOSED = "Evenly_has_moved_the_state_of_this_query__start_it_with_evenly_stream_
 _QUERY = ("offsets", "commits", "sources")
 _MOST_DIGESTED_BYTES = 2**30  # a file is one row of the job that digests them
 _SNAPSHOT = re.compile(r"^(\d+)\.zip$")
-_SCHEMA_PATH = re.compile(rb'"[^"]*(/state/\d+/_stateSchema/[^"]*)"')
+_SCHEMA_PATH = re.compile(rb'"[^"]*/state(/\d+/_stateSchema/[^"]*)"')
 
 
 @dataclass(frozen=True)
@@ -167,12 +167,12 @@ def written_at(target: str) -> str:
 
 def describe(spark: SparkSession, path: str, target: str) -> None:
     """Make the operators of a lineage name their own schema files: transformWithState names them by their whole path."""
-    files = Folder(spark, path)
-    for operator in files.folders(f"{target}/state"):
-        described = Folder(spark, location(path, f"{target}/state/{operator}/_metadata/v2"))
+    files, states = Folder(spark, path), _below(target, "state")
+    for operator in files.folders(states):
+        described = Folder(spark, location(path, f"{states}/{operator}/_metadata/v2"))
         for name in described.names():
             text = described.read(name)
-            moved = _SCHEMA_PATH.sub(b'"' + files.resolved(target).encode() + rb'\1"', text)
+            moved = _SCHEMA_PATH.sub(lambda it: b'"' + files.resolved(states).encode() + it[1] + b'"', text)
             if moved != text:
                 described.write(name, moved.decode())
 

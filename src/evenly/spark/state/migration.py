@@ -42,6 +42,7 @@ _LOG = logging.getLogger(__name__)
 
 FORMAT_VERSION = 2
 _INTENT = "migration.json"
+_WRONG_FS = "Wrong FS"
 _RENAME_IN_ONE_STEP = ("file", "hdfs", "viewfs", "abfs", "abfss", "ofs", "o3fs")
 
 
@@ -174,13 +175,13 @@ def recover(spark: SparkSession, checkpoint: str | os.PathLike[str]) -> int | No
             f"the state of checkpoint {path} was moved, and {folder.path}/{lineage.RECORD} does not say where: restore the "
             f"whole folder {path} from a backup. The query was not started"
         )
-    if record is None:
-        lineage.sweep(spark, path, None)
-        return None
-    lineage.verify(spark, path, record)
+    if record is not None:
+        lineage.verify(spark, path, record)
     lineage.sweep(spark, path, record)
-    if record.folder:
-        lineage.describe(spark, path, record.folder)  # the whole checkpoint may have been moved to another place
+    # The whole checkpoint may have been moved to another place.
+    lineage.describe(spark, path, "" if record is None else record.folder)
+    if record is None:
+        return None
     if intent is not None and folder.has(_INTENT):
         reached("cleared")
         folder.remove(_INTENT)
@@ -324,7 +325,13 @@ def _planned(spark: SparkSession, path: str, key: tuple[str, ...], slot: str) ->
     try:
         found = {(store.operator, store.name): places(stores, store, key=key, slot=slot) for store in stores.stores}
     except (PySparkException, Py4JError) as error:
-        raise ImmovableState(f"the state of {path} cannot be read: {str(error).strip().splitlines()[0]}") from error
+        why = str(error).strip().splitlines()[0]
+        if _WRONG_FS in why:  # that state names its schemas by whole paths
+            why = (
+                "Spark does not find state of transformWithState in a folder with a space in its path. Stop the query, "
+                "give the checkpoint another path, and start it there: it goes on"
+            )
+        raise ImmovableState(f"the state of {path} cannot be read: {why}") from error
     if not any(found.values()):
         raise ImmovableState(
             f"no operator of the query of checkpoint {path} is grouped by the column {slot!r}: give the name of its slot column"
