@@ -154,11 +154,17 @@ def test_a_batch_that_is_run_again_is_written_once(spark, lines, tmp_path, rows)
 def test_state_is_placed_by_key_and_what_follows_it_runs_in_each_batch(spark, lines, tmp_path, rows):
     flow = evenly.Flow("counts")
     words = flow.source("lines", format="parquet", path=lines).row(split, schema=WORDS)
-    counts = words.by_key("word", instances=2).state(counted)
+    counts = words.by_key("word").state(counted)
     counts.row(same, schema="word string, slot int, count long").sink("counts", format="parquet", path=str(tmp_path / "counts"))
-    watch = evenly.FlowWatch()
-    query = evenly.run(flow, spark=spark, checkpoint=tmp_path / "checkpoint", trigger={"availableNow": True}, watch=watch)
-    query.awaitTermination()
+    partitions = spark.conf.get("spark.sql.shuffle.partitions")
+    try:
+        for number in (2, 3):  # a restart keeps what its state was begun with
+            spark.conf.set("spark.sql.shuffle.partitions", number)
+            query = evenly.run(flow, spark=spark, checkpoint=tmp_path / "checkpoint", trigger={"availableNow": True})
+            query.awaitTermination()
+            assert query.mapping.instances == 2
+    finally:
+        spark.conf.set("spark.sql.shuffle.partitions", partitions)
     assert isinstance(query, evenly.KeyedQuery)
     found = Counter()
     for (_, word), count in expected(spark, lines).items():

@@ -34,6 +34,7 @@ from evenly.spark.flows.progress import Ended, ended, with_arrivals
 from evenly.spark.flows.steering import Steering, capped
 from evenly.spark.flows.watch import FlowWatch, OfCosts, Reports
 from evenly.spark.jvm.session_slots import session_slots
+from evenly.spark.streaming.mapping_store import begun_instances
 from evenly.spark.streaming.newest_run import NewestRun
 from evenly.spark.streaming.query_settings import QuerySettings, Trigger
 from evenly.spark.streaming.running_query import RunningQuery, teller_of
@@ -125,12 +126,16 @@ class Streaming:
                 rows,
                 build,
                 key=list(edge.columns),
-                instances=edge.instances or default_instances(rows.sparkSession),
+                instances=edge.instances or self._begun_instances() or default_instances(rows.sparkSession),
                 checkpoint=settings.checkpoint,
                 trigger=settings.trigger,
                 query_name=settings.query_name,
             )
         )
+
+    def _begun_instances(self) -> int | None:
+        """As many as its state has, which stays in as many parts whatever this session says of shuffles."""
+        return begun_instances(self._rows.sparkSession, self._settings.checkpoint)
 
     def _watched(self, query: RunningQuery) -> RunningQuery:
         def told(recent: bool) -> Sequence[Ended]:  # noqa: FBT001 - a callback's one argument
