@@ -3,7 +3,9 @@
 from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
 import pytest
+from pyspark.sql import functions as F
 from visiting import INSTANCES, SCHEMA, by_hash, turned
 
 import evenly
@@ -20,6 +22,8 @@ from evenly.keys.dkg import DKG
 from evenly.keys.versions import Version
 from evenly.spark.streaming.first_look import can_look
 from evenly.spark.streaming.mapping_store import MappingStore, Placement
+
+KEPT = "user string, slot int"
 
 
 def test_what_does_not_fit_the_checkpoint_is_refused_and_nothing_is_started(spark, visits):
@@ -162,6 +166,27 @@ def test_a_slot_that_one_of_two_states_does_not_know_is_refused_before_anything_
     assert visits.written("user") == visits.expected("user")
 
 
+@pytest.mark.usefixtures("rocksdb")
+def test_a_slot_that_a_function_gives_which_may_have_kept_it_keeps_its_mapping(visits):
+    """Its state is not by the slot, so it stays: what it gives later has the slot of an earlier mapping, and another group."""
+
+    def last_of_before(key, frames, state):  # noqa: ARG001
+        rows = pd.concat(frames)
+        if state.exists:
+            yield pd.DataFrame([state.get], columns=["user", "slot"])
+        state.update((str(rows["user"].iloc[-1]), int(rows["slot"].iloc[-1])))
+
+    def build(placed):
+        minutes = placed.withColumn("minute", F.minute("ts")).groupBy("minute")
+        given = minutes.applyInPandasWithState(last_of_before, KEPT, KEPT, "append", "NoTimeout")
+        return given.dropDuplicates(["user", "slot"]).writeStream.format("noop")
+
+    visits.add(100)
+    query = visits.run(build, mapping=by_hash(), controller=False)
+    with pytest.raises(ImmovableState, match=r"slot by which .* comes out of .*State, which is grouped by \(minute\)"):
+        query.change_mapping(turned(by_hash()))
+
+
 def test_a_side_that_was_placed_before_has_to_be_under_the_mapping_of_the_query_and_keeps_it(spark, visits):
     """Under another one rows of a key miss each other, and nothing told so: now and after a change."""
     visits.add(300)
@@ -198,3 +223,31 @@ def test_other_rows_that_were_placed_by_themselves_are_seen_too(spark, visits):
     ):
         with pytest.raises(InvalidParameter, match="another mapping than version 1"):
             visits.run(build, mapping=by_hash())
+
+
+def test_rows_that_a_query_has_written_with_their_slot_meet_those_of_none(spark, visits):
+    """Its mapping may have changed since, in the midst of them: keys of before and after would be under two slots."""
+    visits.add(100)
+
+    def distinct(placed):
+        return placed.dropDuplicates(["user", "slot"]).writeStream.format("parquet").option("path", visits.output)
+
+    visits.run(distinct, mapping=by_hash(), controller=False)
+    written = spark.read.parquet(visits.output).select("user", "slot")
+    again = spark.readStream.schema(written.schema).parquet(visits.output)
+    checkpoint = f"{visits.checkpoint}-2"
+    for build, told in (
+        (
+            lambda placed: placed.join(written, ["user", "slot"]).writeStream.format("noop"),
+            "has written.*drop slot, then by_key",
+        ),
+        (lambda placed: placed.join(written, ["user", "slot"], "left_semi").writeStream.format("noop"), "has written"),
+        (lambda placed: distinct(placed.select("user", "slot").union(again)), "nothing in it uses|groups by .*user, slot"),
+        (lambda placed: distinct(again.union(placed.select("user", "slot"))), "nothing in it uses|groups by .*user, slot"),
+    ):
+        with pytest.raises(InvalidParameter, match=told):
+            visits.run(build, mapping=by_hash(), checkpoint=checkpoint)
+    anew = evenly.by_key(written.drop("slot"), key="user", instances=INSTANCES, mapping=by_hash())
+    visits.run(
+        lambda placed: placed.join(anew, ["user", "slot"]).writeStream.format("noop"), mapping=by_hash(), checkpoint=checkpoint
+    )

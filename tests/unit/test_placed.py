@@ -111,6 +111,9 @@ def test_rows_that_were_placed_before_meet_those_of_a_query_under_its_mapping_al
     for found, word in ((told.refusal, refused), (told.fixed, fixed)):
         assert (found is None) == (word is None)
         assert word is None or re.search(f"slot = home.*{word}", found)
+    assert (told.warning is not None) == (mapping is None)
+    written = judge_beside([Beside("home", None, of_a_query=True)], in_force="ours", version=3, slot="slot", window=window)
+    assert "which a query of stream_by_key has written" in (written.refusal or "")
     assert judge_beside([], in_force="ours", version=3, slot="slot", window=window) == judge_beside(
         [], in_force="theirs", version=1, slot="slot", window=None
     )

@@ -25,6 +25,7 @@ class KeyedOperator:
     """What one operator groups by: its columns as they are called, and what they stand for.
 
     `other_side` is that of the second input of a join. An operator without state only counts as a use of the placement.
+    `gives_slot`: it is a function with a state of its own, which is not grouped by the slot and whose results have one.
     """
 
     kind: str
@@ -32,6 +33,7 @@ class KeyedOperator:
     roles: tuple[Role, ...]
     other_side: tuple[Role, ...] | None = None
     stateful: bool = True
+    gives_slot: bool = False
 
 
 class Use(Enum):
@@ -91,22 +93,39 @@ def judge_pipeline(
     return PipelineVerdict(None, tuple(warnings))
 
 
+def why_kept(operators: Sequence[KeyedOperator], *, slot: str) -> str | None:
+    """Why a pipeline's mapping cannot change (None: it can): a function may keep the slots of rows in its state, which is not
+    grouped by them and does not move, and give them when the mapping is another one. Operators are from the rows upwards."""
+    for at, operator in enumerate(operators):
+        if operator.gives_slot and any(
+            it.stateful and SLOT in (*it.roles, *(it.other_side or ())) for it in operators[at + 1 :]
+        ):
+            return (
+                f"the {slot} by which the pipeline groups comes out of {operator.kind}, which is grouped by "
+                f"({', '.join(operator.names)}) and may keep it in its state, where it would stay what it was: to have the "
+                "mapping follow the keys, write what that operator gives, and place it as a stream of its own"
+            )
+    return None
+
+
 @dataclass(frozen=True)
 class Beside:
     """A column with which a pipeline has its slot compared, and the mapping that it is of (`Mapping.placing`; None: not known):
-    rows that were placed before and by themselves."""
+    rows that were placed before and by themselves, `of_a_query` by a stream's, which it has written with them."""
 
     column: str
     mapping: str | None
+    of_a_query: bool = False
 
 
 @dataclass(frozen=True)
 class BesideVerdict:
     """`refusal` says why a pipeline misses rows (None: it does not, as far as is known), `fixed` why its mapping cannot change
-    (None: it can)."""
+    (None: it can), `warning` what its user has to know (None: nothing)."""
 
     refusal: str | None = None
     fixed: str | None = None
+    warning: str | None = None
 
 
 def judge_beside(beside: Sequence[Beside], *, in_force: str, version: int, slot: str, window: str | None) -> BesideVerdict:
@@ -122,6 +141,12 @@ def judge_beside(beside: Sequence[Beside], *, in_force: str, version: int, slot:
                 f"{met}: with window={window!r} a slot is that of a window and a key, and {it.column} is that of a key alone, "
                 "so they would miss each other. Leave the slot out there"
             )
+        if it.of_a_query:
+            return BesideVerdict(
+                f"{met}, which a query of stream_by_key has written: it is of the mapping of that time, or of several, "
+                f"and not surely of version {version}, that of this query, so rows of one key could miss each other. Leave the "
+                f"slot out there, or place these rows anew: drop {it.column}, then by_key(..., mapping=)"
+            )
         if it.mapping not in {None, in_force}:
             return BesideVerdict(
                 f"{met}, which was placed by another mapping than version {version}, that of this query: rows of one key would "
@@ -132,10 +157,16 @@ def judge_beside(beside: Sequence[Beside], *, in_force: str, version: int, slot:
     if not beside:
         return BesideVerdict()
     told = ", ".join(dict.fromkeys(it.column for it in beside))
+    unknown = ", ".join(dict.fromkeys(it.column for it in beside if it.mapping is None))
     return BesideVerdict(
         None,
         f"rows meet others by {slot} = {told}, which have been placed once and do not follow when the mapping changes: leave "
         "the slot out there to have the mapping follow the keys",
+        f"rows meet others by {slot} = {unknown}, and nothing says by which mapping these were placed: if not by one that puts "
+        f"keys where version {version} does, that of this query, rows of one key miss each other. Leave the slot out there, or "
+        "place them by by_key(..., mapping=)"
+        if unknown
+        else None,
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -30,6 +31,8 @@ _GROUPING = {
     "TransformWithStateInPySpark": "leftAttributes",
     "TransformWithStateInPandas": "leftAttributes",
 }
+_OF_FUNCTIONS = ("FlatMapGroupsInPandasWithState", "TransformWithStateInPySpark", "TransformWithStateInPandas")
+"""Those of the operators with state that call a function in Python, which may keep in it what it wants."""
 _STATELESS = {
     "RepartitionByExpression": "partitionExpressions",
     "FlatMapGroupsInPandas": "groupingAttributes",
@@ -47,32 +50,56 @@ def keyed_operators(df: DataFrame) -> list[KeyedOperator]:
 
 def keyed_plan(df: DataFrame) -> tuple[list[KeyedOperator], tuple[str, ...]]:
     """The keyed operators of a plan, and the columns that its rows were placed by, in their order (none: they were not)."""
-    found: list[KeyedOperator] = []
-    placed: list[_Named] = []
-    _follow(df._jdf.queryExecution().analyzed(), found, placed, {})
-    return found, tuple(placed[0]) if placed else ()
+    seen = _Seen()
+    _follow(df._jdf.queryExecution().analyzed(), seen)
+    return seen.operators, tuple(seen.named[0]) if seen.named else ()
 
 
-def _follow(plan: Any, found: list[KeyedOperator], named: list[_Named], common: dict[int, list[_Columns]]) -> _Columns:
-    """The roles of a plan's columns, by their ids; its operators are added to `found`, placed columns by name to `named`.
+def slots_made(plan: Any) -> frozenset[int]:
+    """The ids of those slots of an analyzed plan (a Java object), and of the queries inside of it, that it makes itself: others
+    were read as they are."""
+    seen = _Seen()
+    for part in (plan, *_each(plan.subqueriesAll())):
+        _follow(part, seen)
+    return frozenset(seen.slots)
+
+
+@dataclass
+class _Seen:
+    """What is found in a plan: its operators, placed columns by their names, and the ids of its slots.
 
     `common` has the roles of the columns of each common table expression (`WITH name AS …`), which other parts of the plan
     refer to by its number. Definitions are the first children of their plan.
     """
-    kind = plan.getClass().getSimpleName()
+
+    operators: list[KeyedOperator] = field(default_factory=list)
+    named: list[_Named] = field(default_factory=list)
+    common: dict[int, list[_Columns]] = field(default_factory=dict)
+    slots: set[int] = field(default_factory=set)
+
+
+def _follow(plan: Any, seen: _Seen) -> _Columns:
+    """The roles of a plan's columns, by their ids; what is found on the way is added to `seen`."""
+    columns = _followed(plan, seen)
+    seen.slots |= {int(place[0]) for place, roles in columns.items() if roles == (SLOT,) and len(place) == 1}
+    return columns
+
+
+def _followed(plan: Any, seen: _Seen) -> _Columns:
+    kind, named = plan.getClass().getSimpleName(), seen.named
     if kind == "Project" and (placed := _placed_here(plan, named)) is not None:
         return placed
     if kind == "CTERelationRef":
-        return _defined_elsewhere(plan, common)
-    below = [_follow(child, found, named, common) for child in _each(plan.children())]
+        return _defined_elsewhere(plan, seen.common)
+    below = [_follow(child, seen) for child in _each(plan.children())]
     if kind == "CTERelationDef":
-        common[int(plan.id())] = [_below(column, below[0]) for column in _each(plan.child().output())]
+        seen.common[int(plan.id())] = [_below(column, below[0]) for column in _each(plan.child().output())]
     if kind == "WithCTE":
         return below[-1]
     columns = {identity: roles for part in below for identity, roles in part.items()}
     if not columns:
         return columns
-    _list_operator(plan, kind, columns, found)
+    _list_operator(plan, kind, columns, seen.operators)
     if kind in ("Project", "Aggregate"):
         _add_aliases(plan.projectList() if kind == "Project" else plan.aggregateExpressions(), columns)
     elif kind in ("Union", "Expand"):
@@ -82,11 +109,20 @@ def _follow(plan: Any, found: list[KeyedOperator], named: list[_Named], common: 
             else [list(_each(projection)) for projection in _each(plan.projections())]
         )
         for column, sources in zip(_each(plan.output()), zip(*rows, strict=True), strict=True):
-            roles = {_roles(source, columns) for source in sources}
-            _add(columns, column, roles.pop() if len(roles) == 1 else (OTHER,))
+            _add(columns, column, _united({_roles(source, columns) for source in sources}))
     else:
         _add_new_rows(plan, columns, named)
+        if kind in _OF_FUNCTIONS and SLOT not in seen.operators[-1].roles:
+            given = any(columns.get(_id(column)) == (SLOT,) for column in _each(plan.output()))
+            seen.operators[-1] = replace(seen.operators[-1], gives_slot=given)
     return columns
+
+
+def _united(roles: set[tuple[Role, ...]]) -> tuple[Role, ...]:
+    """What a column stands for that has other columns' values in one row or another."""
+    if len(roles) == 1:
+        return next(iter(roles))
+    return (FROM_SLOT,) if any(role in (SLOT, FROM_SLOT) for each in roles for role in each) else (OTHER,)
 
 
 def _defined_elsewhere(reference: Any, common: dict[int, list[_Columns]]) -> _Columns:
@@ -195,6 +231,10 @@ def _add_new_rows(plan: Any, columns: _Columns, named: list[_Named]) -> None:
     called = {column.name(): column for column in new}
     for names in named:
         if set(names) <= set(called):
+            # Not those of the other side of a join, which are called alike.
+            handed_on = {_id(column) for child in _each(plan.children()) for column in _each(child.output())}
+            if any(_id(called[name]) in handed_on for name in names):
+                continue
             for name, role in names.items():
                 _add(columns, called[name], (role,))
 

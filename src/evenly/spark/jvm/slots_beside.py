@@ -1,5 +1,6 @@
 """Where a streaming pipeline has rows that something else placed meet its own by the slot: a static side of a join, an initial
-state, another part of a union. Read from the analyzed plan, in which the query's own slots have a mark without a mapping.
+state, another part of a union. Read from the analyzed plan, in which the query's own slots have a mark without a mapping, and
+are made: what a query has written with its slot has that mark too, where the format keeps it, and is read.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from evenly.keys.placed import Beside
-from evenly.spark.jvm.plan_roles import column_name
+from evenly.spark.jvm.plan_roles import column_name, slots_made
 from evenly.spark.jvm.shuffled_again import each, is_slot
 from evenly.spark.jvm.slots_apart import compared, filter_patterns
 from evenly.spark.placing.slot_mark import MARK
@@ -20,17 +21,17 @@ from evenly.spark.placing.slot_mark import MARK
 
 def slots_beside(df: DataFrame) -> tuple[Beside, ...]:
     """What is found in the plan of a pipeline, each once."""
-    filters = filter_patterns(df.sparkSession._jvm)
-    return tuple(dict.fromkeys(_beside(df._jdf.queryExecution().analyzed(), filters)))
+    filters, plan = filter_patterns(df.sparkSession._jvm), df._jdf.queryExecution().analyzed()
+    return tuple(dict.fromkeys(_beside(plan, filters, slots_made(plan))))
 
 
-def _beside(plan: Any, filters: tuple[Any, ...]) -> Iterator[Beside]:
+def _beside(plan: Any, filters: tuple[Any, ...], made: frozenset[int]) -> Iterator[Beside]:
     for one, other in _pairs(plan, filters):
-        own, placed = _is_own(one), _is_own(other)
+        own, placed = _is_own(one, made), _is_own(other, made)
         if own != placed:
             yield _told(other if own else one)
     for child in (*each(plan.children()), *each(plan.subqueries())):
-        yield from _beside(child, filters)
+        yield from _beside(child, filters, made)
 
 
 def _pairs(plan: Any, filters: tuple[Any, ...]) -> Iterator[tuple[Any, Any]]:
@@ -47,12 +48,15 @@ def _pairs(plan: Any, filters: tuple[Any, ...]) -> Iterator[tuple[Any, Any]]:
         yield from ((left, right) for left, right, _ in compared(plan, filters))
 
 
-def _is_own(column: Any) -> bool:
-    return is_slot(column) and _mapping(column) is None
+def _is_own(column: Any, made: frozenset[int]) -> bool:
+    return is_slot(column) and _mapping(column) is None and int(column.exprId().id()) in made
 
 
 def _told(column: Any) -> Beside:
-    return Beside(column_name(column), _mapping(column) if is_slot(column) else None)
+    if not is_slot(column):
+        return Beside(column_name(column), None)
+    mapping = _mapping(column)
+    return Beside(column_name(column), mapping, of_a_query=mapping is None)
 
 
 def _mapping(slot: Any) -> str | None:

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 
 from evenly.errors import InvalidParameter
 from evenly.keys.mapping import Mapping
-from evenly.keys.placed import SLOT, Use, judge_beside, judge_pipeline, use_of
+from evenly.keys.placed import SLOT, Use, judge_beside, judge_pipeline, use_of, why_kept
 from evenly.spark.jvm.plan_roles import keyed_operators
 from evenly.spark.jvm.slots_beside import slots_beside
 
@@ -43,6 +43,8 @@ def check_grouped(df: DataFrame, *, key: tuple[str, ...], slot: str, window: str
     beside = judge_beside(slots_beside(df), in_force=mapping.placing, version=mapping.version, slot=slot, window=window)
     if beside.refusal is not None:
         raise InvalidParameter(beside.refusal)
+    if beside.warning is not None:
+        _LOG.warning("%s", beside.warning)
     whole = [it.names for it in operators if use_of(it, keys=len(key), windowed=window is not None) is Use.WHOLE]
     by_slot = sum(it.stateful and SLOT in (*it.roles, *(it.other_side or ())) for it in operators)
-    return Grouped(any(it.stateful for it in operators), tuple(whole), by_slot, beside.fixed)
+    return Grouped(any(it.stateful for it in operators), tuple(whole), by_slot, beside.fixed or why_kept(operators, slot=slot))
