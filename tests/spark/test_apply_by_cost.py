@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 import evenly
 from evenly.costs import CostMeter, CostModel
 from evenly.costs.turns import in_turn
+from evenly.errors import InvalidParameter
 from evenly.measures import imbalance_pct
 from evenly.spark.costs.candidates import candidate_keys
 from evenly.spark.costs.dealing import deal_in_turn
@@ -128,6 +129,24 @@ def test_instances_have_the_same_work(spark, model, routers):
     ).collect()
     assert sorted(row.id for row in rows) == list(range(ROWS))
     assert imbalance_pct(loads_ms(rows, INSTANCES)) < 1.0
+
+
+def test_costs_of_a_key_that_has_another_type_now_are_refused(spark, model, tmp_path):
+    """Its ids are other hashes, so no row would find its cost."""
+    rows, wide = kinds(spark), kinds(spark).withColumn("kind", F.col("kind").cast("bigint"))
+    watch = evenly.CostWatch()
+    evenly.apply_by_cost(rows, Placed(), Placed.schema, instances=INSTANCES, costs=model, watch=watch).collect()
+    assert (model.types, watch.costs.types) == ((), ("int",))  # one of a file of before is taken for what it is used for
+    watch.costs.save(tmp_path / "costs.json")
+    with pytest.raises(InvalidParameter, match=r"kind \(int\), and here it is kind \(bigint\).*Cast"):
+        evenly.apply_by_cost(wide, Placed(), Placed.schema, instances=INSTANCES, costs=str(tmp_path / "costs.json"))
+    small = kinds(spark).withColumn("kind", F.col("kind").cast("smallint"))  # hashed as an int
+    assert evenly.apply_by_cost(small, double, "n long", instances=INSTANCES, costs=watch.costs).count() == ROWS
+    computed, found = evenly.CostWatch(), evenly.CostWatch()
+    evenly.apply_by_cost(rows, double, "n long", cost_key=["kind % 3", "kind"], instances=2, watch=computed).collect()
+    assert computed.costs.types == ("int", "int")
+    evenly.apply_by_cost(rows, double, "n long", instances=2, watch=found).collect()
+    assert len(found.costs.types) == len(found.costs.expressions)
 
 
 @pytest.mark.usefixtures("adaptive_off")

@@ -184,3 +184,18 @@ def test_a_stream_cannot_be_learnt_from_directly(spark):
     stream = spark.readStream.format("rate").load()
     with pytest.raises(StreamingMismatch, match="batch of earlier rows"):
         evenly.learn_mapping(stream, key="value", instances=4)
+
+
+def test_it_learns_where_spark_leaves_out_what_rows_are_grouped_by(spark):
+    rows = spark.range(60).selectExpr("id % 5 as key", "1.5 as load")
+    told = [evenly.learn_mapping(rows, key="key", instances=2, weight=weight).to_json() for weight in (None, "load")]
+    by_time = {"balance": "time", "watch": evenly.TimeWatch(), "instances": 2}
+    spark.conf.set("spark.sql.retainGroupColumns", "false")
+    try:
+        again = [evenly.learn_mapping(rows, key="key", instances=2, weight=weight).to_json() for weight in (None, "load")]
+        timed = evenly.apply_by_key(rows, lambda group: group[["key"]], "key long", key="key", **by_time).count()
+        assert (again, timed) == (told, 60)
+        assert evenly.diagnose_keys(rows, key="key", instances=2).distinct_keys == 5
+        assert evenly.placed_rows(rows, instances=2).rows == (30, 30)
+    finally:
+        spark.conf.unset("spark.sql.retainGroupColumns")

@@ -125,6 +125,22 @@ def test_right_uses_and_other_questions_are_not_told(spark, told):
         assert evenly.check_placement(frame) == ()
 
 
+@pytest.mark.parametrize("length", [0, 40])
+def test_it_is_told_where_texts_of_plans_are_cut(spark, told, length):
+    spark.conf.set("spark.sql.maxPlanStringLength", str(length))
+    try:
+        placed, key = _placed(spark, f"cut_{length}"), f"cut_{length}"
+        placed.groupBy(key).agg(F.collect_list("v")).collect()
+        assert told() == _again(key)
+        _rows(spark, key).repartition(2, key).union(_rows(spark, key)).collect()
+        assert told() == []
+        other = _rows(spark, key).transform(evenly.by_key, key=key, instances=3)
+        placed.union(other).groupBy(key, "slot").count().collect()
+        assert len(told()) == 1
+    finally:
+        spark.conf.unset("spark.sql.maxPlanStringLength")
+
+
 UNITED = {
     "aggregate": lambda it: it.groupBy("u", "slot").agg(F.sum("v")),
     "apply": lambda it: it.groupBy("u", "slot").applyInPandas(lambda frame: frame[["v"]], "v long"),

@@ -354,6 +354,9 @@ def test_costs_are_learnt_once_too(spark, tmp_path):
     assert evenly.CostModel.from_json(told.content).rows > first.rows
     assert evenly.CostModel.from_json(told.content).to_json() == watch.costs.to_json()
     assert [it.rows for it in told.runs] == [200.0, 200.0]
+    run(rows.withColumn("kind", F.col("kind").cast("int")), cost_key="kind")  # of another type: learnt anew
+    (told,) = kept(spark, tmp_path)
+    assert (evenly.CostModel.from_json(told.content).types, "bigint" in told.why) == (("int",), True)
     run()  # of whatever column tells them: another subject
     subject = Subject("costs", ())
     gone = evenly.CostModel(("gone",)).learn_all(watch.reports)

@@ -114,6 +114,16 @@ def test_a_restart_goes_on_with_what_was_learnt(spark, stream):
     stream.add()
     stream.run(watch=watch, cost_key="id % 2")
     assert watch.batches[-1].decision.state is SchedulerState.ROUND_ROBIN
+    # So does the same key in another type, of which no id is known.
+    store = CostStore(spark, stream.checkpoint)
+    of_ints = store.newest()
+    assert of_ints.model.types == ("bigint",)
+    of_ints.model.types = ("int",)
+    store.save(stream.saved()[-1], of_ints)
+    stream.add()
+    stream.run(watch=watch, cost_key="id % 2")
+    assert watch.batches[-1].decision.state is SchedulerState.ROUND_ROBIN
+    assert store.newest().model.types == ("bigint",)
     assert sorted(row.id for row in stream.written()) == list(range(stream.rows))
 
 

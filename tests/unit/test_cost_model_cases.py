@@ -103,6 +103,9 @@ def test_ids_that_are_not_sorted_are_refused():
 def test_only_models_of_one_cost_key_merge():
     with pytest.raises(IncompatibleMerge, match=r"'user'.*'item'"):
         CostModel(("user",)).merge(CostModel(("item",)))
+    with pytest.raises(IncompatibleMerge, match=r"user as int .* as bigint"):
+        CostModel("user", types=["int"]).merge(CostModel("user", types=["bigint"]))
+    assert CostModel("user").merge(CostModel("user", types=["bigint"])).types == ("bigint",)
     with pytest.raises(IncompatibleMerge, match="5 and 6 ids"):
         CostModel(capacity=5).merge(CostModel(capacity=6))
 
@@ -118,10 +121,20 @@ def test_parameters_out_of_range_are_named():
 
 
 def test_a_model_is_saved_and_loaded(tmp_path):
-    model = CostModel(("user", "length(text)"), half_life_rows=1e6).learn(TWO_KEYS)
+    model = CostModel(("user", "length(text)"), types=("string", "int"), half_life_rows=1e6).learn(TWO_KEYS)
     model.save(tmp_path / "costs.json")
-    assert CostModel.load(tmp_path / "costs.json") == model
+    assert CostModel.load(tmp_path / "costs.json") == model == model.copy()
+    assert CostModel.load(tmp_path / "costs.json").types == ("string", "int")
     assert json.loads((tmp_path / "costs.json").read_text())["expressions"] == ["user", "length(text)"]
+
+
+def test_files_that_say_no_types_are_read():
+    content = CostModel("user").learn(TWO_KEYS).content()
+    del content["types"]
+    model = CostModel.of_content(content)
+    assert (model.types, model.rows) == ((), CostModel("user").learn(TWO_KEYS).rows)
+    typed = model.typed(["int"])
+    assert (model.types, typed.types, typed.typed(["bigint"]).types) == ((), ("int",), ("int",))
 
 
 def test_a_damaged_file_is_named(tmp_path):

@@ -48,8 +48,9 @@ class CostModel(KeptInFile):
 
     `tests/property/test_cost_model.py` proves them.
 
-    Parameters: `expressions`, the cost key as column names or SQL expressions, so that a saved model says what it is of;
-    `capacity`, 1 to 16,384 ids; `half_life_rows`, above 0: a row weighs half after so many others (None: never forget).
+    Parameters: `expressions`, the cost key as column names or SQL expressions, so that a saved model says what it is of, and
+    `types`, those that Spark hashed them in (none: not known, as in files of before); `capacity`, 1 to 16,384 ids;
+    `half_life_rows`, above 0: a row weighs half after so many others (None: never forget).
 
     >>> from evenly.costs import CostMeter
     >>> meter = CostMeter()
@@ -62,6 +63,7 @@ class CostModel(KeptInFile):
         self,
         expressions: Sequence[str] = (),
         *,
+        types: Sequence[str] = (),
         capacity: int = MAX_CAPACITY,
         half_life_rows: float | None = None,
     ) -> None:
@@ -71,7 +73,7 @@ class CostModel(KeptInFile):
             raise InvalidParameter(f"capacity must be from 1 to {MAX_CAPACITY} ids, got {capacity}")
         if half_life_rows is not None and not (math.isfinite(half_life_rows) and half_life_rows > 0.0):
             raise InvalidParameter(f"half_life_rows must be a finite number above 0, or None, got {half_life_rows}")
-        self.expressions = tuple(expressions)
+        self.expressions, self.types = tuple(expressions), tuple(types)
         self.capacity = int(capacity)
         self.half_life_rows = None if half_life_rows is None else float(half_life_rows)
         self._known = Moments.empty()
@@ -197,8 +199,14 @@ class CostModel(KeptInFile):
             raise IncompatibleMerge(
                 f"a model of {list(self.expressions)} cannot take in one of {list(other.expressions)}: learn the same cost key"
             )
+        if self.types and other.types and self.types != other.types:
+            raise IncompatibleMerge(
+                f"a model of {', '.join(self.expressions)} as {', '.join(self.types)} cannot take in one as "
+                f"{', '.join(other.types)}: learn the cost key in one type"
+            )
         if self.capacity != other.capacity:
             raise IncompatibleMerge(f"models of {self.capacity} and {other.capacity} ids cannot be merged: make them alike")
+        self.types = self.types or other.types
         self.batch_rows = max(self.batch_rows, other.batch_rows)
         self._take(other._known, other._rest)
         return self
@@ -224,9 +232,15 @@ class CostModel(KeptInFile):
         self._changed()
         return self
 
+    def typed(self, types: Sequence[str]) -> CostModel:
+        """A model of its own that says which types its key has, if this one does not."""
+        other = self.copy()
+        other.types = self.types or tuple(types)
+        return other
+
     def copy(self) -> CostModel:
         """A model that learns on its own from here."""
-        other = CostModel(self.expressions, capacity=self.capacity, half_life_rows=self.half_life_rows)
+        other = CostModel(self.expressions, types=self.types, capacity=self.capacity, half_life_rows=self.half_life_rows)
         other._known, other._rest, other.batch_rows = self._known, self._rest.copy(), self.batch_rows
         return other
 
@@ -245,6 +259,7 @@ class CostModel(KeptInFile):
         """Plain data, for `of_content`: what a scheduler saves with its own state."""
         return {
             "expressions": list(self.expressions),
+            "types": list(self.types),
             "capacity": self.capacity,
             "half_life_rows": self.half_life_rows,
             "batch_rows": self.batch_rows,
@@ -256,7 +271,12 @@ class CostModel(KeptInFile):
     @classmethod
     def of_content(cls, content: dict[str, Any], *, source: str = "this text") -> Self:
         try:
-            model = cls(content["expressions"], capacity=content["capacity"], half_life_rows=content["half_life_rows"])
+            model = cls(
+                content["expressions"],
+                types=content.get("types", ()),  # files of before have none
+                capacity=content["capacity"],
+                half_life_rows=content["half_life_rows"],
+            )
             ids = _array(content["ids"], "<i8").astype(np.int64)
             counts, sums, squares = _array(content["moments"], "<f8").astype(np.float64).reshape(3, ids.size)
             model._known = Moments(ids, counts, sums, squares)

@@ -29,6 +29,7 @@ from evenly.spark.keyed.keys import Key, key_columns, key_names
 from evenly.spark.keyed.learning import Weight, learn_mapping, row_loads
 from evenly.spark.placing.placement import AT, with_instance
 from evenly.spark.state.reading import rows_per_partition
+from evenly.spark.sums import summed
 
 _LOG = logging.getLogger(__name__)
 _ROWS = "rows"
@@ -77,11 +78,12 @@ def diagnose_keys(
     columns = tuple(f"key_{place}" for place in range(len(names)))
     own = [column.alias(name) for column, name in zip(key_columns(names), columns, strict=True)]
     if weight is None:
-        summed = df.select(*own).groupBy(*columns).agg(F.count(F.lit(1)).alias(_ROWS))
+        by_key = summed(df.select(*own), columns, [F.count(F.lit(1)).alias(_ROWS)])
     else:
         loads, whole = row_loads(df, own, weight)
-        summed = loads.groupBy(*columns).agg(F.sum("load").cast("decimal(38,0)" if whole else "double").alias(_ROWS))
-    counted = summed.persist(StorageLevel.MEMORY_AND_DISK)
+        load = F.sum("load").cast("decimal(38,0)" if whole else "double")
+        by_key = summed(loads, columns, [load.alias(_ROWS)])
+    counted = by_key.persist(StorageLevel.MEMORY_AND_DISK)
     try:
         rows, distinct, most = _totals(counted)
         if rows == 0:
@@ -121,7 +123,8 @@ def _totals(counted: DataFrame) -> tuple[float, int, float]:
 
 def _loads(counted: DataFrame, instance: Column, instances: int) -> tuple[float, ...]:
     loads: list[float] = [0] * instances
-    for row in counted.groupBy(instance.alias("instance")).agg(F.sum(_ROWS).alias("rows")).collect():
+    placed = counted.select(instance.alias("instance"), _ROWS)
+    for row in summed(placed, ["instance"], [F.sum(_ROWS).alias("rows")]).collect():
         loads[int(row["instance"])] = _number(row["rows"])
     return tuple(loads)
 

@@ -16,9 +16,10 @@ from evenly.costs.placing import DealingChoice, choose_dealing, choose_first_dea
 from evenly.costs.scheduler import EVEN_TIMES_EVERY
 from evenly.errors import InvalidParameter, StreamingMismatch
 from evenly.instances import AUTO, Instances
-from evenly.spark.costs.candidates import candidate_keys, with_candidates
+from evenly.spark.costs.candidates import candidate_keys, candidate_types, with_candidates
+from evenly.spark.costs.key_types import checked_types
 from evenly.spark.costs.options import CostKey, FirstRun, Objective, StageOptions, checked_key, slots_for
-from evenly.spark.costs.row_ids import with_id
+from evenly.spark.costs.row_ids import cost_key_types, with_id
 from evenly.spark.costs.saved_costs import load_costs
 from evenly.spark.costs.stage import CallStage, results_of
 from evenly.spark.costs.watch import CostWatch
@@ -60,7 +61,8 @@ def apply_by_cost(
     - `cost_key`: the column or SQL expression that the cost depends on (an id, a class, a length in steps), or several. None:
       the one of `costs`, or else `watch.costs` has the column that predicts the cost best.
     - `costs`: a `CostModel` or the path of a saved one that Spark can read. Without it rows go out evenly, as with
-      `repartition(instances)`; what is measured on the way (`watch.costs`) is for the next run.
+      `repartition(instances)`; what is measured on the way (`watch.costs`) is for the next run. Costs of a key whose type Spark
+      hashes otherwise (it was an int then, and is a bigint now) are refused: no row would find its cost.
     - `objective`: "completion" (instances have the same work, and short rows are first within each, for the least mean
       completion time), "batch-time" (the same work, in any order) or "arrival" (the online rule of POSG, in the order of
       arrival: for an input that is read in the same order again, not behind a shuffle).
@@ -93,6 +95,8 @@ def apply_by_cost(
     if watch is not None:
         watch.over(chosen)
     expressions = chosen_key(cost_key, model)
+    types = () if expressions is None else cost_key_types(df, expressions)
+    model = None if model is None else checked_types(model, types)
     stage = CallStage.of(df, function, schema, options)
     if model is not None:
         decision = decided(df, stage, model) if model.rows > 0.0 else first_decided(df, stage)
@@ -105,10 +109,11 @@ def apply_by_cost(
     if watch is None:
         return results_of(run_first(stage, df, decision, report=False))
     if expressions is not None:
-        return results_of(watch.observe(run_first(stage, keyed, decision), CostModel(expressions), decision=decision))
+        nothing = CostModel(expressions, types=types)
+        return results_of(watch.observe(run_first(stage, keyed, decision), nothing, decision=decision))
     candidates = candidate_keys(df)
     ran = run_first(stage, with_candidates(df, candidates), decision, candidates=len(candidates))
-    return results_of(watch.observe(ran, CostModel(), decision=decision, candidates=candidates))
+    return results_of(watch.observe(ran, CostModel(), decision=decision, candidates=candidate_types(df, candidates)))
 
 
 def check_watch(watch: CostWatch | None) -> None:

@@ -20,9 +20,10 @@ from evenly.spark.costs.options import StageOptions, checked_key
 from evenly.spark.costs.row_ids import content_hash, key_hash, told_errors
 from evenly.spark.costs.stage import CallStage, reports_of
 from evenly.spark.frames import check_frame
-from evenly.spark.keyed.keys import key_names, quoted, spelled
+from evenly.spark.keyed.keys import declared_type, key_names, quoted, spelled
 from evenly.worker.executing import CANDIDATE
 
+_STEPS = "int"
 _MOST_CANDIDATES, _MOST_ROWS, _TRIAL_INSTANCES = 32, 65_536, 4
 
 
@@ -77,8 +78,14 @@ def candidate_keys(df: DataFrame) -> tuple[str, ...]:
         except InvalidKeys:
             pass
         if sized is not None and (spelled(name) == name or not patterns):
-            found.append(f"try_cast(2 * log2({sized} + 1) as int)")
+            found.append(f"try_cast(2 * log2({sized} + 1) as {_STEPS})")
     return tuple(found[:_MOST_CANDIDATES])
+
+
+def candidate_types(df: DataFrame, candidates: tuple[str, ...]) -> dict[str, str]:
+    """What `candidate_keys` found, each with the type in which Spark hashes it: a column's own, or that of steps of sizes."""
+    by_name = {field.name: declared_type(field) for field in df.schema.fields}
+    return {each: by_name.get(each, _STEPS) for each in candidates}
 
 
 def with_candidates(df: DataFrame, candidates: tuple[str, ...]) -> DataFrame:
@@ -99,12 +106,14 @@ def measured(reports: Sequence[InstanceReport], candidates: tuple[str, ...]) -> 
     return costs_s, ids
 
 
-def by_best_key(reports: Sequence[InstanceReport], candidates: tuple[str, ...]) -> CostModel:
-    """What was learnt, by the candidate that tells the cost best; of no key, if none does."""
-    found = recommend(*measured(reports, candidates))
-    best = found[0].expression if found else None
-    at = None if best is None else candidates.index(best)
-    return CostModel(() if best is None else (best,)).learn_all(_by_key(report, at) for report in reports)
+def by_best_key(reports: Sequence[InstanceReport], candidates: dict[str, str]) -> CostModel:
+    """What was learnt, by the candidate (with its type) that tells the cost best; of no key, if none does."""
+    found = recommend(*measured(reports, tuple(candidates)))
+    if not found:
+        return CostModel().learn_all(_by_key(report, None) for report in reports)
+    best = found[0].expression
+    at = tuple(candidates).index(best)
+    return CostModel((best,), types=(candidates[best],)).learn_all(_by_key(report, at) for report in reports)
 
 
 def _by_key(report: InstanceReport, candidate: int | None) -> InstanceReport:

@@ -14,6 +14,7 @@ from evenly.costs.batch_memory import BatchMemory
 from evenly.costs.model import CostModel
 from evenly.costs.report import InstanceReport
 from evenly.costs.scheduler import BatchDecision, CostScheduler
+from evenly.spark.costs.key_types import of_these_types
 from evenly.spark.costs.row_ids import with_id
 from evenly.spark.costs.stage import CallStage, reports_of, results_of
 from evenly.spark.costs.store import CostStore
@@ -75,7 +76,7 @@ class CostBatches:
         Not `persisted`, it runs when its results are read, which must be once, and all of them: no job of its own and no
         copy, but what it measured is known at its `end` only.
         """
-        scheduler = self._memory.begin(number, self._store.before)
+        scheduler = self._memory.begin(number, self._saved_below)
         expressions, options = self._model.expressions, self._stage.options
         size = size_of(df)
         decision = scheduler.decide(
@@ -103,6 +104,22 @@ class CostBatches:
             ran.unpersist()
             raise
         return RanBatch(number, ran, decision, scheduler, reports)
+
+    def _saved_below(self, number: int) -> CostScheduler | None:
+        """What the checkpoint has from before a batch, if it is of a key of these types: of others no row finds its cost."""
+        saved, model = self._store.before(number), self._model
+        if saved is None or saved.model.expressions != model.expressions:
+            return None
+        if not of_these_types(saved.model, model.types):
+            _LOG.warning(
+                "%s: costs in the checkpoint are of a key of (%s), which is (%s) now, so they are learnt anew",
+                self._called,
+                ", ".join(saved.model.types),
+                ", ".join(model.types),
+            )
+            return None
+        saved.model = saved.model.typed(model.types)
+        return saved
 
     def keep(self, batch: RanBatch) -> None:
         """The results of a batch are written: what it measured is for the next, also after a restart."""

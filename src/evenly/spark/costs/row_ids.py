@@ -14,7 +14,7 @@ from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, MapTyp
 from evenly.errors import ColumnConflict, InvalidKeys, InvalidParameter, UnknownColumn
 from evenly.spark.exact_json import exact_json, garbles_keys
 from evenly.spark.features import Feature, has
-from evenly.spark.keyed.keys import GEOMETRIES, hashed, key_names, quoted, spelled
+from evenly.spark.keyed.keys import GEOMETRIES, declared_type, hashed, key_names, quoted, spelled
 from evenly.worker.executing import ID
 
 Order = Literal["content", "arrival"]
@@ -34,6 +34,16 @@ def with_id(df: DataFrame, expressions: tuple[str, ...], *, order: Order | None 
         if not has(df.sparkSession, Feature.ANALYSIS_AT_ONCE):
             _ = keyed.schema
     return keyed
+
+
+def cost_key_types(df: DataFrame, expressions: Sequence[str]) -> tuple[str, ...]:
+    """The types in which Spark hashes the expressions of a cost key."""
+    by_name = {field.name: field for field in df.schema.fields}
+    if set(df.columns).issuperset(expressions):  # most often: nothing is asked of Spark
+        return tuple(declared_type(by_name[each]) for each in expressions)
+    with told_errors(df, f"cost_key {', '.join(map(repr, expressions))}"):
+        computed = df.select(*(F.col(quoted(each)) if each in by_name else F.expr(each) for each in expressions))
+        return tuple(map(declared_type, computed.schema.fields))
 
 
 @contextmanager

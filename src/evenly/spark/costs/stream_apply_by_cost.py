@@ -20,8 +20,9 @@ from evenly.instances import Instances
 from evenly.spark.costs.apply_by_cost import Costs, check_watch, chosen_key, loaded
 from evenly.spark.costs.cost_batches import CostBatches, RanBatch
 from evenly.spark.costs.cost_facts import CostFacts
+from evenly.spark.costs.key_types import checked_types
 from evenly.spark.costs.options import CostKey, Objective, StageOptions, slots_for
-from evenly.spark.costs.row_ids import with_id
+from evenly.spark.costs.row_ids import cost_key_types, with_id
 from evenly.spark.costs.skipped import failed_rows, good_rows
 from evenly.spark.costs.stage import CallStage, reports_of
 from evenly.spark.costs.store import CostStore
@@ -75,7 +76,8 @@ def stream_apply_by_cost(
     - `function`, `schema` and the options are those of `apply_by_cost`; `cost_key` may only be left out if `costs` has it.
     - `trigger`: what `writeStream.trigger` takes, `{"availableNow": True}` or `{"processingTime": "10 seconds"}`. `query_name`:
       how Spark calls the query.
-    - `costs`: what to begin with; a checkpoint that exists has its own, unless the cost key is another one now.
+    - `costs`: what to begin with; a checkpoint that exists has its own, unless the cost key is another one now, or
+      has another type.
     - `dead_letters(letters, batch_id)` gets the rows that failed (`failed_rows`), and `sink` only the others; it needs
       `on_error="skip"`. It is called before `sink`. Where results were lost with an executor meanwhile, and computed again,
       both are called once more: a row is in one of the two, whatever its function does the second time.
@@ -109,9 +111,11 @@ def stream_apply_by_cost(
     if not expressions:
         raise InvalidParameter("cost_key is not given: name the column that the cost depends on; recommend_cost_key finds it")
     with_id(rows, expressions)  # a key that is not there is an error now, not in the first batch
+    types = cost_key_types(rows, expressions)
+    model = CostModel(expressions, types=types) if model is None else checked_types(model, types)
     stage = CallStage.of(rows, function, schema, options)
     store = CostStore(spark, settings.checkpoint)
-    batches = CostBatches(stage, store, model or CostModel(expressions), called="stream_apply_by_cost")
+    batches = CostBatches(stage, store, model, called="stream_apply_by_cost")
     written = _Written(batches, sink, dead_letters, watch, NewestRun(spark, settings.checkpoint))
     written.facts = CostFacts(teller_of("cost"), options.instances)
     writer = rows.writeStream.foreachBatch(written.run).option("checkpointLocation", settings.checkpoint)

@@ -64,7 +64,7 @@ class CostWatch:
         self._observation: Any = None
         self._ran: DataFrame | None = None
         self._model = CostModel()
-        self._candidates: tuple[str, ...] = ()
+        self._candidates: dict[str, str] = {}
         self._decision = DealingChoice()
         self._known: tuple[InstanceReport, ...] | None = None
         self._learnt: CostModel | None = None
@@ -92,22 +92,22 @@ class CostWatch:
         self._kept = kept
 
     def observe(
-        self, ran: DataFrame, model: CostModel, *, decision: DealingChoice, candidates: tuple[str, ...] = ()
+        self, ran: DataFrame, model: CostModel, *, decision: DealingChoice, candidates: dict[str, str] | None = None
     ) -> DataFrame:
-        """`ran` with the observation of its reports; `model` is what was known before. With `candidates` none was the key
-        yet, and reports tell what rows cost beside the ids of each."""
+        """`ran` with the observation of its reports; `model` is what was known before. With `candidates`, each with its
+        type, none was the key yet, and reports tell what rows cost beside the ids of each."""
         if self._observation is not None:
             raise InvalidParameter("this watch was given to another call of apply_by_cost: make one for each call")
         name = f"evenly_costs_{uuid4().hex}"
         self._observation = Observation(name)
-        self._model, self._decision, self._candidates, self._ran = model.copy(), decision, candidates, ran
+        self._model, self._decision, self._candidates, self._ran = model.copy(), decision, candidates or {}, ran
         if self._kept is not None:
             before = self._model.copy()
 
             def learnt(told: tuple[InstanceReport, ...]) -> tuple[CostModel, float]:
                 reports = self._placed(told)
                 self._tell(reports)
-                return _learnt(before, candidates, reports), imbalance_pct(_busy_s(reports))
+                return _learnt(before, candidates or {}, reports), imbalance_pct(_busy_s(reports))
 
             self._kept.await_reports(name, learnt)
         else:
@@ -208,7 +208,7 @@ def _busy_s(reports: Sequence[InstanceReport], instances: int = 0) -> F64:
     return busy_s
 
 
-def _learnt(model: CostModel, candidates: tuple[str, ...], told: tuple[InstanceReport, ...]) -> CostModel:
+def _learnt(model: CostModel, candidates: dict[str, str], told: tuple[InstanceReport, ...]) -> CostModel:
     """What is known after a run: what was known before, and what it reported."""
     return by_best_key(told, candidates) if candidates else model.copy().learn_all(told)
 

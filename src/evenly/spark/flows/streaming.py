@@ -22,6 +22,7 @@ from evenly.facts.of_flows import graph_of
 from evenly.planning.micro_batches import SparkPlan
 from evenly.spark.costs.cost_batches import CostBatches, RanBatch
 from evenly.spark.costs.options import Objective, StageOptions, checked_key
+from evenly.spark.costs.row_ids import cost_key_types
 from evenly.spark.costs.stage import CallStage
 from evenly.spark.costs.store import CostStore
 from evenly.spark.flows.costed import costed_call, costed_rows
@@ -235,7 +236,9 @@ class Streaming:
         function, schema = costed_call(self._flow, one, rows)
         stage = CallStage.of(rows, function, schema, options)
         store = CostStore(self._rows.sparkSession, self._settings.checkpoint, name)
-        return CostBatches(stage, store, CostModel(checked_key(list(edge.columns))), called=f"{self._flow.name}, {name}")
+        key = checked_key(list(edge.columns))
+        model = CostModel(key, types=cost_key_types(rows, key))
+        return CostBatches(stage, store, model, called=f"{self._flow.name}, {name}")
 
     def _done_before(self, name: str) -> list[str]:
         """The operators of which the streaming part of the query has taken care."""

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 
 from evenly.spark.features import Feature, has
 from evenly.spark.jvm.action_listeners import ActionListener, listen
+from evenly.spark.jvm.plan_texts import is_cut
 from evenly.spark.jvm.shuffled_again import ShuffledAgain, shuffled_again
 from evenly.spark.jvm.slots_apart import SlotsApart, apart_where_filtered, apart_where_joined, filter_patterns
 from evenly.spark.jvm.slots_united import SlotsUnited, union_patterns, united_in
@@ -54,9 +55,10 @@ class PlacementListener(ActionListener):
         if not shuffles and not unites:
             return
         text = str(analyzed.toString())  # one call, where a walk would be several for each node
-        if unites and _has_slot(text):
+        cut = is_cut(text)  # then a slot may be in what is missing
+        if unites and (cut or _has_slot(text)):
             yield from united_in(analyzed, self._union, self._common)
-        if shuffles and any(_has_slot(line) for line in text.splitlines() if "RepartitionByExpression" in line):
+        if shuffles and (cut or any(_has_slot(line) for line in text.splitlines() if "RepartitionByExpression" in line)):
             plan = execution.executedPlan()
             yield from shuffled_again(plan)
             yield from apart_where_joined(plan)

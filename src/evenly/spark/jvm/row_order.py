@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from evenly.spark.features import Feature, has
+from evenly.spark.jvm.plan_texts import is_cut
 from evenly.spark.jvm.shuffled_again import each
 
 _KEEPS_ORDER = {
@@ -16,8 +17,8 @@ _KEEPS_ORDER = {
     *("SubqueryAlias", "CollectMetrics", "EventTimeWatermark"),
 }
 """Operators that hand rows on in the order in which they get them, by Spark's names."""
-_SHUFFLE = re.compile(r"\b(?:Reused)?Exchange\b|\ATruncated plan of \d+|\.\.\. \d+ more characters\Z")
-"""In the text of a plan. One that is cut off, as a setting may say (`spark.sql.maxPlanStringLength`), may have had one."""
+_SHUFFLE = re.compile(r"\b(?:Reused)?Exchange\b")
+"""In the text of a plan. One that is cut may have had one."""
 _OF_RDD = frozenset({"LogicalRDD", "ExternalRDD"})
 _SHUFFLED_RDD = re.compile(r"\b(?:Shuffled|CoGrouped|Subtracted)\w*RDD\b")
 
@@ -47,7 +48,7 @@ def comes_shuffled(df: DataFrame) -> bool:
 def _is_shuffled(execution: Any) -> bool:
     node = execution.optimizedPlan()
     told = execution.executedPlan().toString()
-    if not _SHUFFLE.search(told) and not any(map(_is_shuffled_rdd, each(node.collectLeaves()))):
+    if not _SHUFFLE.search(told) and not is_cut(told) and not any(map(_is_shuffled_rdd, each(node.collectLeaves()))):
         return False
     while node.nodeName() in _KEEPS_ORDER:
         node = node.children().head()

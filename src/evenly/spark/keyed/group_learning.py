@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from evenly.costs.group_parts import in_parts
 from evenly.costs.group_times import GroupTimes
@@ -31,6 +32,7 @@ from evenly.spark.jvm.session_slots import session_slots
 from evenly.spark.keyed.choosing import chosen_for, usual_instances
 from evenly.spark.keyed.keys import Key, key_id, key_names, type_names
 from evenly.spark.python_workers import on_workers
+from evenly.spark.sums import summed
 from evenly.spark.worker_errors import worker_errors
 from evenly.worker.group_loads import LOADS, GroupLoads
 
@@ -106,7 +108,8 @@ def _counted(df: DataFrame, key: Key, instances: int | Auto, times: GroupTimes) 
         raise StreamingMismatch("groups cannot be counted in a streaming DataFrame: give fit_on= a batch of earlier rows")
     names = key_names(df, key)
     learner = DKG.automatic(usual_instances(df.sparkSession, instances), ids="xxhash64")
-    counted = df.select(key_id(names).alias("id")).groupBy("id").count().coalesce(_MOST_TASKS)
+    keyed = df.select(key_id(names).alias("id"))
+    counted = summed(keyed, ["id"], [F.count(F.lit(1)).alias("count")]).coalesce(_MOST_TASKS)
     loads = GroupLoads(times.estimates, learner.bucket_count, learner.counters)
     with worker_errors(), described(df.sparkSession, f"count groups of {', '.join(names)}"):
         told = counted.mapInArrow(on_workers(df.sparkSession, loads), LOADS).collect()

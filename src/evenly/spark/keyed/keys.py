@@ -89,12 +89,13 @@ def key_types(df: DataFrame, names: tuple[str, ...]) -> tuple[DataType, ...]:
 def type_names(df: DataFrame, names: tuple[str, ...]) -> tuple[str, ...]:
     """The types of the key columns as Spark writes them, with CHAR(n) for strings that are filled up to n characters."""
     schema, sensitive = df.schema, case_sensitive(df)
-    told = []
-    for name in names:
-        field = _at(schema, name, sensitive=sensitive)
-        declared = str(field.metadata.get(_CHAR, ""))
-        told.append(declared if declared.startswith("char(") else field.dataType.simpleString())
-    return tuple(told)
+    return tuple(declared_type(_at(schema, name, sensitive=sensitive)) for name in names)
+
+
+def declared_type(field: StructField) -> str:
+    """The type of a column as Spark writes it, with CHAR(n) for strings that are filled up to n characters."""
+    declared = str((field.metadata or {}).get(_CHAR, ""))
+    return declared if declared.startswith("char(") else field.dataType.simpleString()
 
 
 def case_sensitive(df: DataFrame) -> bool:

@@ -44,6 +44,7 @@ from evenly.spark.jvm.row_order import comes_shuffled
 from evenly.spark.jvm.sizes import rows_known
 from evenly.spark.keyed.choosing import chosen_for, usual_instances
 from evenly.spark.keyed.keys import Key, column_name, key_id, key_names, type_names
+from evenly.spark.sums import summed
 from evenly.spark.worker_errors import worker_errors
 
 _ALL_TAKEN = 5_000
@@ -236,9 +237,9 @@ def _by_bucket(
         *(f"cast(least(log2({at[order]} + 1), {ORDER_BITS - 1}) as int) as {order}_octave" for order in ORDERS),
     )
     octaves = " | ".join(f"shiftleft(1L, {octave_bit(order)} + {order}_octave)" for order in ORDERS)
-    summed = {**_SUMS, _SQUARES: "weight * weight", _ROWS: "1D", **(_OF_LOADS if weighted else {})}
-    sums = [f"sum({value}) as {name}" for name, value in summed.items()]
-    by_id = told.groupBy("fine", "id").agg(*map(F.expr, (*sums, f"bit_or({octaves}) as {_OCTAVES}")))
+    values = {**_SUMS, _SQUARES: "weight * weight", _ROWS: "1D", **(_OF_LOADS if weighted else {})}
+    sums = [f"sum({value}) as {name}" for name, value in values.items()]
+    by_id = summed(told, ("fine", "id"), [F.expr(each) for each in (*sums, f"bit_or({octaves}) as {_OCTAVES}")])
     shares = " | ".join(
         f"shiftleft(cast({_SHARE}D * {name} / greatest(weight, 1e-300D) + 0.5D as bigint), {_SHARE_BITS * at})"
         for at, name in enumerate(_TURN_SUMS)
@@ -246,8 +247,8 @@ def _by_bucket(
     rank = f"weight * (1D + shiftrightunsigned(id, 44) / {2.0**44!r}D)"
     own = {"id": "id", "weight": "weight", "shares": shares}
     heaviest = [f"max_by({value}, {rank}) as own_{name}" for name, value in own.items()]
-    again = [f"sum({name}) as {name}" for name in summed]
-    return by_id.groupBy("fine").agg(*map(F.expr, (*again, f"bit_or({_OCTAVES}) as {_OCTAVES}", *heaviest)))
+    again = [f"sum({name}) as {name}" for name in values]
+    return summed(by_id, ("fine",), [F.expr(each) for each in (*again, f"bit_or({_OCTAVES}) as {_OCTAVES}", *heaviest)])
 
 
 def _counted(by_bucket: DataFrame, *, weighted: bool = False, least: int = 0) -> NativeCounts:

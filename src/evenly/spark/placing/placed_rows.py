@@ -13,6 +13,7 @@ from evenly.measures.load import imbalance_pct
 from evenly.notebook import shown
 from evenly.spark.frames import check_frame
 from evenly.spark.placing.own_columns import own_name
+from evenly.spark.sums import summed
 
 _AT = own_name("partition")
 
@@ -46,7 +47,7 @@ def placed_rows(df: DataFrame, *, instances: int) -> PlacedRows:
     instances = checked_instances(instances)
     if df.isStreaming:
         raise StreamingMismatch("placed_rows counts a batch: a streaming query tells what its partitions read in query.batches")
-    counted = df.select(F.spark_partition_id().alias(_AT)).groupBy(_AT).count().collect()
+    counted = summed(df.select(F.spark_partition_id().alias(_AT)), [_AT], [F.count(F.lit(1))]).collect()
     rows = {int(at): int(number) for at, number in counted}
     if rows and max(rows) >= instances:
         raise InvalidParameter(

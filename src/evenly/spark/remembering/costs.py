@@ -10,8 +10,10 @@ from pyspark.sql import DataFrame
 
 from evenly.costs.model import CostModel
 from evenly.costs.report import InstanceReport
-from evenly.errors import InvalidParameter, UnknownColumn
+from evenly.errors import EvenlyError, InvalidParameter, UnknownColumn
 from evenly.remembered import PastRun, Subject
+from evenly.spark.costs.key_types import checked_types
+from evenly.spark.costs.row_ids import cost_key_types
 from evenly.spark.jvm.outcomes import await_outcome
 from evenly.spark.remembering.store import Begun, Store, Where, now
 
@@ -35,7 +37,7 @@ class CostMemory:
         def usable(content: str) -> None:
             model = CostModel.from_json(content, source=f"what is remembered in {self._store.path}")
             if model.expressions:
-                _check_key(self._df, model.expressions)
+                model = checked_types(model, _types(self._df, model.expressions))
             found.append(model)
 
         self._begun = self._store.begun(lambda: CostModel().to_json(), usable)
@@ -60,11 +62,11 @@ class CostMemory:
         await_outcome(self._df.sparkSession, observation, take)
 
 
-def _check_key(df: DataFrame, expressions: tuple[str, ...]) -> None:
-    """Refuse expressions that `df` does not have any more."""
+def _types(df: DataFrame, expressions: tuple[str, ...]) -> tuple[str, ...]:
+    """The types of a remembered key; expressions that `df` does not have any more are refused."""
     try:
-        df.selectExpr(*expressions)
-    except PySparkException as error:
+        return cost_key_types(df, expressions)
+    except (PySparkException, EvenlyError) as error:
         raise UnknownColumn(f"the rows have no {', '.join(expressions)} any more") from error
 
 

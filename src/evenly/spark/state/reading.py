@@ -12,6 +12,7 @@ from typing import Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from evenly.errors import InvalidCheckpoint, InvalidParameter
 from evenly.spark.features import Feature, require
@@ -19,6 +20,7 @@ from evenly.spark.jvm.hadoop_files import Folder
 from evenly.spark.jvm.java_errors import Py4JError
 from evenly.spark.jvm.readable_state import readable
 from evenly.spark.state.lineage import current_checkpoint
+from evenly.spark.sums import summed
 
 JOIN = "symmetricHashJoin"
 """Spark's name of the stream-stream join."""
@@ -118,7 +120,7 @@ def read_state(spark: SparkSession, checkpoint: str, of: Operator, store: str) -
 
 def _counted(spark: SparkSession, checkpoint: str, of: Operator, store: str) -> StoreRows:
     try:
-        found = read_state(spark, checkpoint, of, store).groupBy("partition_id").count().collect()
+        found = summed(read_state(spark, checkpoint, of, store), ["partition_id"], [F.count(F.lit(1))]).collect()
     except (PySparkException, Py4JError) as error:
         raise InvalidCheckpoint(
             f"the state of operator {of.operator} ({of.name}) in {checkpoint} cannot be read: {_first_line(error)}"
