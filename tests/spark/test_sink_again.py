@@ -15,8 +15,9 @@ import pytest
 from pyspark.sql import functions as F
 
 import evenly
-from evenly.errors import CheckpointMismatch, DamagedData, DestinationFailed, InvalidParameter
+from evenly.errors import CheckpointMismatch, DamagedData, DestinationFailed, InvalidParameter, UnwritableFile
 from evenly.sealed import sealed
+from evenly.spark.jvm.hadoop_files import Folder
 from evenly.spark.sending.encoding import BODY
 from evenly.spark.sending.kept import KeptBatches
 from http_receiver import HttpReceiver
@@ -142,6 +143,30 @@ def test_rows_whose_writing_was_cut_short_are_written_again(spark, source, tmp_p
     with HttpReceiver() as receiver:
         run(streamed(spark, source), receiver.url, checkpoint)
         assert {body for *_, body in receiver.rows()} == {f"row {number}".encode() for number in range(ROWS)}
+
+
+@pytest.mark.parametrize("rows_fit", [True, False])
+def test_what_a_full_disk_has_no_room_for_is_not_sent_and_leaves_nothing(spark, tmp_path, monkeypatch, rows_fit):
+    """A query that is started again and again would fill what is left of it with the rows of each start."""
+    kept, full = tmp_path / "evenly" / "sending", "No space left on device"
+    rows = spark.range(3, numPartitions=1).select(F.col("id").cast("string").alias("text"))
+    with HttpReceiver() as receiver:
+        options = {"to": evenly.HttpPost(receiver.url), "sender": "s", "batch": 4, "checkpoint": tmp_path}
+        if rows_fit:
+
+            def no_room(folder, name, text):  # noqa: ARG001
+                raise UnwritableFile(f"{name} cannot be written ({full})")
+
+            monkeypatch.setattr(Folder, "make", no_room)
+        failing = rows if rows_fit else rows.select(F.raise_error(F.lit(full)).cast("string").alias("text"))
+        for _ in range(2):
+            with pytest.raises(
+                UnwritableFile, match=f"batch 4 cannot be kept in .*/evenly/sending/4 .{full}., so none of them was"
+            ):
+                evenly.send(failing, **options)
+            assert receiver.rows() == list(kept.glob("*/*")) == []
+        monkeypatch.undo()
+        assert evenly.send(rows, **options).rows == len(receiver.rows()) == 3
 
 
 def test_a_batch_is_ended_under_the_name_it_was_begun_under(spark, source, tmp_path):

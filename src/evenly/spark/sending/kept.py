@@ -18,13 +18,14 @@ import re
 import uuid
 from typing import Any
 
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from evenly.errors import CheckpointMismatch, DamagedData, EvenlyError
+from evenly.errors import CheckpointMismatch, DamagedData, EvenlyError, UnwritableFile
 from evenly.sealed import opened, sealed
 from evenly.spark.jvm.hadoop_files import Folder, as_it_is
-from evenly.spark.jvm.java_errors import Py4JJavaError
+from evenly.spark.jvm.java_errors import Py4JError, Py4JJavaError
 from evenly.spark.jvm.row_order import is_held_at_driver
 from evenly.spark.sending.encoding import BODY
 
@@ -37,6 +38,8 @@ _DIGITS = 16
 _LONGEST = 2**31 - 1
 _WRITING = {"compression": "lz4", "maxRecordsPerFile": "0"}
 """Spark cuts no file that is compressed in this way, so the rows of a partition are read by one task, in order."""
+_NO_ROOM = re.compile(r"No space left on device|[Qq]uota (?:is )?exceeded|QuotaExceeded")
+"""As systems say it, and HDFS."""
 _READING = {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}
 
 
@@ -110,9 +113,19 @@ class KeptBatches:
             encoded = encoded.coalesce(1)
         run = uuid.uuid4().hex[:12]
         there = self._folder.child(str(batch))
-        encoded.select(F.concat(identity, body)).write.options(**_WRITING).text(f"{there.path}/{run}")
-        told = {"sender": sender, "batch": batch, "at": self._at, "rows": run, "files": _files(there.child(run))}
-        if not self._folder.make(f"{batch}{_SUFFIX}", sealed(told, kind=_KIND, version=_VERSION)):
+        try:
+            encoded.select(F.concat(identity, body)).write.options(**_WRITING).text(f"{there.path}/{run}")
+            told = {"sender": sender, "batch": batch, "at": self._at, "rows": run, "files": _files(there.child(run))}
+            made = self._folder.make(f"{batch}{_SUFFIX}", sealed(told, kind=_KIND, version=_VERSION))
+        except (EvenlyError, PySparkException, Py4JError) as error:
+            self._drop(batch, run)
+            if (full := _NO_ROOM.search(_with_causes(error))) is None:
+                raise
+            raise UnwritableFile(
+                f"the rows of batch {batch} cannot be kept in {there.path} ({full.group()}), so none of them was sent: "
+                "see that there is room for them there, and for Spark's own files"
+            ) from error
+        if not made:
             _LOG.warning("another run of batch %d has kept its rows in %s meanwhile: those are sent", batch, there.path)
             there.remove(run)
         try:
@@ -128,6 +141,14 @@ class KeptBatches:
         for name in names if self._in_turn else ():
             if name.isdigit() and int(name) < batch:
                 self._folder.remove(name)
+
+    def _drop(self, batch: int, run: str) -> None:
+        """Remove what a run has written and could not list: each run that is tried on a full disk would leave it fuller."""
+        try:
+            if not self._folder.has(f"{batch}{_SUFFIX}"):  # else it may be the one that is listed, whatever was said
+                self._folder.child(str(batch)).remove(run)
+        except (EvenlyError, Py4JError) as error:
+            _LOG.debug("%s: rows that are not listed stay: %s", self._path(batch), error)
 
     def _in_order(self, names: list[str], batch: int) -> list[int]:
         """The batches that are kept, none of them a later one than `batch` where they are sent in turn."""
@@ -171,6 +192,15 @@ class KeptBatches:
 
     def _path(self, batch: int) -> str:
         return f"{self._folder.path}/{batch}"
+
+
+def _with_causes(error: BaseException | None) -> str:
+    """All that is said, also in the errors of Java that Spark does not print."""
+    texts = []
+    while error is not None:
+        texts.append(str(error))
+        error = getattr(error, "_cause", None) or error.__cause__
+    return "\n".join(texts)
 
 
 def _files(folder: Folder) -> dict[str, int]:
