@@ -291,6 +291,14 @@ def test_functions_of_no_or_three_arguments_are_refused(rows):
             evenly.apply_by_key(rows, function, "n long", key="key", instances=1, mapping=by_hash(1))
 
 
+def test_a_function_that_yields_is_refused_at_the_call(rows):
+    def parts(group):
+        yield group
+
+    with pytest.raises(InvalidParameter, match="the function takes or yields an iterator"):
+        evenly.apply_by_key(rows, parts, "n long", key="key", instances=1, mapping=by_hash(1))
+
+
 def test_a_stream_is_refused(spark):
     with pytest.raises(StreamingMismatch, match="foreachBatch"):
         evenly.apply_by_key(spark.readStream.format("rate").load(), describe, DESCRIBED, key="value", instances=1)

@@ -186,7 +186,7 @@ def test_a_query_started_by_hash_is_balanced_by_the_controller(visits, window, c
     assert "begins a new record of promises" in caplog.text
 
 
-def test_a_stream_that_has_nothing_yet_starts_by_hash(visits):
+def test_a_stream_that_has_nothing_yet_starts_by_hash(spark, visits):
     query = evenly.stream_by_key(
         visits.stream(), visits.counts("user"), key="user", instances=INSTANCES, checkpoint=f"file://{visits.checkpoint}"
     )
@@ -196,6 +196,9 @@ def test_a_stream_that_has_nothing_yet_starts_by_hash(visits):
     query.stop()
     assert visits.written("user") == visits.expected("user")
     assert visits.run(visits.counts("user")).versions == query.versions
+    numbered = spark.range(9).selectExpr("id as user")
+    with pytest.raises(InvalidParameter, match=r"'user' is bigint, and the mapping is for string"):
+        evenly.by_key(numbered, key="user", instances=INSTANCES, mapping=query.mapping)
 
 
 def test_both_sides_of_a_join_of_streams_are_under_one_mapping(spark, visits):
