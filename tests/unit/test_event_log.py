@@ -86,6 +86,23 @@ def test_a_log_that_breaks_off_is_read_up_to_there(tmp_path, codec):
         assert found.finished == 1
 
 
+@pytest.mark.parametrize("codec", [one for one in PACKED if one != "none"])
+@pytest.mark.parametrize("behind", [b"what another file had there\n" * 9, bytes(5_000), b"\xff"])
+def test_what_comes_before_garbage_is_read_to_the_last_event(tmp_path, codec, behind):
+    found = read_application(open_event_log(written(tmp_path, PACKED[codec](LOG) + behind)))
+    assert (found.finished, found.stages[0].tasks.rows.tolist()) == (1, [100, 100, 100, 500])
+    assert any("has the end of the application: behind it comes what cannot be read" in note for note in found.notes())
+
+
+def test_of_a_damaged_file_all_is_read_that_comes_before_the_damage(tmp_path):
+    """Megabytes of it: the one piece that has the damage in it is unpacked as far as it goes."""
+    more = made.text(made.task_end(9, i, run_ms=5) for i in range(6_000))
+    beginning, end = made.text([*made.start(), made.submitted(9, 6_000)]), made.text([made.completed(9, 6_000)])
+    content = pa.Codec("zstd").compress(beginning + more + end, asbytes=True)
+    found = read_application(open_event_log(written(tmp_path, content + b"behind it")))
+    assert (found.finished, found.truncated) == (1, True)
+
+
 def test_the_last_line_counts_if_it_is_whole_and_not_if_it_is_cut(tmp_path):
     whole = LOG.rstrip(b"\n")
     assert not read_application(open_event_log(written(tmp_path, whole))).truncated

@@ -250,7 +250,7 @@ class _Reader:
         application.bounds_ms = list(zip(self.begins, self.ends, strict=True))
         began = self.started or self.earliest
         application.seconds = max(0.0, (self.last - began) / 1000.0) if began else 0.0
-        application.skipped_lines, application.truncated = log.unreadable, log.truncated
+        application.skipped_lines, application.truncated, application.over = log.unreadable, log.truncated, self.over
         application.gaps = [*log.gaps, *self.partial[:_MOST_GAPS]]
         if len(self.partial) > _MOST_GAPS:
             application.gaps.append(f"… and so of {len(self.partial) - _MOST_GAPS} more stages")

@@ -16,6 +16,8 @@ import pyarrow as pa
 from evenly.errors import DamagedData
 
 _CHUNK = 1 << 20
+_AHEAD = 1 << 17
+_BIT = 16
 _LZ4 = b"LZ4Block"
 _SNAPPY = b"\x82SNAPPY\x00"
 _LZF = b"ZV"
@@ -60,16 +62,54 @@ def _plain(file: BinaryIO) -> Iterator[bytes]:
 def _by_arrow(compression: str) -> Callable[[BinaryIO], Iterator[bytes]]:
     def read(file: BinaryIO) -> Iterator[bytes]:
         stream = pa.CompressedInputStream(pa.PythonFile(file, mode="r"), compression)
+        done = at = 0
         while True:
             try:
                 piece = stream.read(_CHUNK)
             except OSError as error:
+                yield _up_to_the_damage(file, compression, done, at)
                 raise Truncated(str(error)) from error
             if not piece:
                 return
+            done, at = done + len(piece), file.tell()
             yield piece
 
     return read
+
+
+class _InBits:
+    """A file that gives few bytes at a time from a place on, so that what unpacks them gets to the damage and not past it."""
+
+    def __init__(self, file: BinaryIO, place: int) -> None:
+        self._file, self._place = file, place
+        self.closed = False
+        file.seek(0)
+
+    def read(self, size: int = -1) -> bytes:
+        left = self._place - self._file.tell()
+        return self._file.read(min(size, left) if left > 0 else min(size, _BIT))
+
+    def close(self) -> None:
+        """The file is another's to close."""
+        self.closed = True
+
+
+def _up_to_the_damage(file: BinaryIO, compression: str, done: int, at: int) -> bytes:
+    """What comes after the first `done` bytes, which are known, and before the damage.
+
+    A read that fails gives nothing of what it had unpacked by then, so the rest is read once more, byte by byte. `at` is up to
+    where the file had been read for what is known; Arrow had read ahead no more than `_AHEAD` of it.
+    """
+    stream = pa.CompressedInputStream(pa.PythonFile(_InBits(file, at - _AHEAD), mode="r"), compression)
+    while done > 0:
+        done -= len(stream.read(min(done, _CHUNK)))
+    rest = bytearray()
+    try:
+        while byte := stream.read(1):
+            rest += byte
+    except OSError:
+        pass
+    return bytes(rest)
 
 
 def _exactly(file: BinaryIO, size: int) -> bytes:

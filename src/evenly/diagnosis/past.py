@@ -60,7 +60,8 @@ class Application:
     """What an event log says of an application: see `read_application`.
 
     `finished` counts all stages that finished; `stages` holds at most `MOST_STAGES` of them, those of the user's work, and
-    `own` counts the others. `bounds_ms` are the begin and end of every stage that finished. `gaps` tell what the log lacks.
+    `own` counts the others. `bounds_ms` are the begin and end of every stage that finished. `gaps` tell what the log lacks,
+    `over` says that it has the application's end.
     """
 
     name: str = ""
@@ -77,6 +78,7 @@ class Application:
     gaps: list[str] = field(default_factory=list)
     skipped_lines: int = 0
     truncated: bool = False
+    over: bool = False
 
     @property
     def own_stages(self) -> int:
@@ -123,7 +125,8 @@ class Application:
             notes.append(f"{told} not counted above")
         notes += self.gaps
         if self.truncated:
-            notes.append("the log breaks off: the application still runs, or was killed")
+            still = "behind it comes what cannot be read" if self.over else "the application still runs, or was killed"
+            notes.append(f"the log {'has the end of the application' if self.over else 'breaks off'}: {still}")
         if self.skipped_lines:
             notes.append(f"{self.skipped_lines} lines of the log could not be read and were skipped")
         return notes
