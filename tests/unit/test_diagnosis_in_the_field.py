@@ -325,3 +325,41 @@ def test_rows_are_not_the_reason_where_tasks_with_as_many_took_no_longer_than_ot
     found = diagnose_stage(stage(run, rows, cpu_ms=run, work=SCAN, **FILES))
     assert found.cause is Cause.COST
     assert diagnose_stage(stage([11_000, *run[1:]], rows, cpu_ms=run, work=SCAN, **FILES)).cause is not Cause.COST
+
+
+@pytest.mark.parametrize(("reader", "merged"), [("CustomShuffleReader", True), ("AQEShuffleRead", True), ("Exchange", False)])
+@pytest.mark.parametrize("told", ["at its submission", "at its end"])
+def test_a_querys_shuffle_is_known_without_its_plan(tmp_path, told, reader, merged):
+    """Two tasks on eight slots: rows of a query are not spread by an RDD's repartition, and merging them is switched off."""
+    rdds = [{"Name": "MapPartitionsRDD", "Scope": "x"}, {"Name": "ShuffledRowRDD", "Scope": f'{{"id":"7","name":"{reader}"}}'}]
+    before, after = made.submitted(1, 2), made.completed(1, 2)
+    for event in (before, after):
+        event["Stage Info"]["RDD Info"] = rdds
+    tasks = [made.task_end(1, i, run_ms=20_000, cpu_ms=20_000, rows=500, launch_ms=10) for i in range(2)]
+    events = [*made.start(cores=8), *([before] if told == "at its submission" else []), *tasks, after]
+    found = diagnose_stage(read_application(open_event_log(written(tmp_path, made.text(events)))).stages[0])
+    assert found.cause is Cause.TOO_FEW
+    assert found.call.splitlines()[0] == 'spark.conf.set("spark.sql.shuffle.partitions", "8")'
+    assert ("coalescePartitions" in found.call) is merged
+
+
+@pytest.mark.parametrize(("before", "names"), [("Spark 1.3", ["7", "6", "hdfs://a/b"]), ("now", ["MapPartitionsRDD"])])
+def test_rows_that_a_job_of_an_old_spark_has_shuffled_are_not_taken_apart(tmp_path, before, names):
+    """Its RDDs have numbers for names; `repartition` would undo what `sortByKey` or `groupByKey` had done."""
+    tasks = [made.task_end(1, i, run_ms=20_000, rows=500, launch_ms=10) for i in range(2)]
+    events = [*made.start(cores=8), made.submitted(1, 2, rdds=names), *tasks, made.completed(1, 2)]
+    for stage_of in (events[-1], events[-4]):
+        stage_of["Stage Info"]["RDD Info"].pop()
+    found = diagnose_stage(read_application(open_event_log(written(tmp_path, made.text(events)))).stages[0])
+    assert found.cause is Cause.TOO_FEW
+    assert found.call == (None if before == "Spark 1.3" else "rdd.repartition(8)")
+
+
+def test_a_log_with_neither_rows_nor_cpu_times_does_not_tell_why_tasks_that_read_as_much_differ():
+    """As Spark 1 logs them. The machine, its disks and the rows may be why: it is said that the log does not tell."""
+    run, rows = [9_000] * 7 + [16_000], [0] * 8
+    untold = diagnose_stage(stage(run, rows, bytes=[128 << 20] * 8, exchange=None, operators=()))
+    assert untold.cause is Cause.EVEN
+    assert untold.why.endswith("the log does not tell why its tasks differ")
+    known = diagnose_stage(stage(run, rows, bytes=[128 << 20] * 8, cpu_ms=run, exchange=None, operators=()))
+    assert known.cause is Cause.COST

@@ -104,8 +104,9 @@ def buckets_of(stage: PastStage) -> int:
 def _without_plan(stage: PastStage, tasks: int) -> Advice:
     """Where the log has no plan, or none that describes the shuffle that is read."""
     if stage.work.reads_shuffle:
-        remedy = f"{tasks} partitions of the shuffle: in the job's own repartition where it has one, else by this setting"
-        return Advice(remedy, setting_call("spark.sql.shuffle.partitions", tasks))
+        setting = _of_partitions(stage, tasks)
+        where = "in the job's own repartition where it has one, else by this setting"
+        return Advice(f"{setting.remedy}: {where}", setting.call)
     if stage.work.groups_rdds:
         # Repartition would take rows of a key apart.
         return Advice(

@@ -16,7 +16,7 @@ from evenly.diagnosis.executors import Executors
 from evenly.diagnosis.own_jobs import own_job
 from evenly.diagnosis.past import Application, OwnJobs, Unfinished
 from evenly.diagnosis.plans import QueryPlan
-from evenly.diagnosis.running import RunningStage, is_part, moment_ms
+from evenly.diagnosis.running import RunningStage, moment_ms
 from evenly.diagnosis.savings import in_turn_ms
 from evenly.diagnosis.stages import PastStage, Work
 from evenly.errors import DamagedData, EmptyStream
@@ -160,7 +160,7 @@ class _Reader:
             return
         self.application.finished += 1
         if not running.known:
-            running = replace(running, name=str(info.get("Stage Name", "")), tasks=tasks, part=is_part(info))
+            running = running.described(info)
         if len(running.done) < tasks:
             self.partial.append(
                 f"of stage {key[0]} ({running.name}) the log has {len(running.done)} of {tasks} tasks: not judged"
@@ -190,11 +190,11 @@ class _Reader:
         plan = None if running.query is None else self.plans.get(running.query)
         tasks, schedule = running.finished_tasks(), running.schedule()
         begin, end = int(schedule.launch_ms.min()), int(schedule.finish_ms.max())
-        work = Work(rdds=running.rdds) if plan is None else plan.work_of(numbers, running.rdds)
+        work = Work(rdds=running.rdds, adaptive=running.adaptive) if plan is None else plan.work_of(numbers, running.rdds)
         work = replace(
             work,
             reads_shuffle=running.reads_shuffle,
-            groups_rdds=running.groups_rdds,
+            groups_rdds=running.groups_rdds or (running.unnamed and running.fetches),
             part=running.part,
             file_rdd=running.file_rdd,
             coalesced=running.coalesced,

@@ -9,7 +9,7 @@ are not about rows: the number of tasks, their start, their failures. Of all, wh
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from evenly.diagnosis.causes_of_rows import by_reading, uneven_reading
 from evenly.diagnosis.causes_of_size import cold_start, failed_tasks, in_rounds, last_round, locality_wait, too_few, too_many
@@ -52,7 +52,8 @@ def diagnose_stage(stage: PastStage, thresholds: Thresholds | None = None) -> Fi
         return Finding(stage, Cause.EVEN, 0.0, "its tasks are equal, and waited for slots that other stages had", NOTHING)
     if not found:
         why = f"perfect balance would save {stage.saved_s:.1f} s of {stage.seconds:.1f} s"
-        return Finding(stage, Cause.EVEN, stage.saved_s, why, NOTHING)
+        even = Finding(stage, Cause.EVEN, stage.saved_s, why, NOTHING)
+        return replace(even, why=f"{why}; the log does not tell why its tasks differ") if _counts(even, limits) else even
     return max(found, key=lambda finding: finding.saved_s)
 
 

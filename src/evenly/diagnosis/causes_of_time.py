@@ -240,6 +240,8 @@ def _by_cost(stage: PastStage, limits: Thresholds) -> Finding | None:
         return None
     # Python's own RDDs have batches of rows in a shuffle, and these are what is counted.
     known = int(tasks.rows.sum()) > 0 and not (stage.work.python and not stage.operators)
+    if not known and _says_nothing_of_rows(stage, limits):
+        return None
     took = float(tasks.work_ms[stage.deciding]) / 1000.0
     why = f"{stage.decider} took {took:.1f} s, the mean is {tasks.work_ms.mean() / 1000.0:.1f} s, "
     if not known:
@@ -259,6 +261,13 @@ def _by_cost(stage: PastStage, limits: Thresholds) -> Finding | None:
     return Finding(
         stage, Cause.COST, stage.saved_s, why, f"some rows cost more than others: {advice.remedy}", advice.call, sure
     )
+
+
+def _says_nothing_of_rows(stage: PastStage, limits: Thresholds) -> bool:
+    """Whether the log has neither rows nor cpu times, and the longest task read what others did: disks may differ, too."""
+    tasks = stage.tasks
+    usual = float(tasks.bytes.mean()) * (1.0 + limits.uneven_rows_pct / 100.0)
+    return 0 < int(tasks.bytes[stage.deciding]) <= usual and not tasks.cpu_ms.any() and not stage.work.python
 
 
 def _cost_advice(stage: PastStage) -> Advice:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,8 @@ _MOST = 1 << 45
 
 _PARTITIONED = frozenset({"ShuffledRDD", "CoGroupedRDD", "SubtractedRDD"})
 _SPREADING = ("repartition", "coalesce")
+_ADAPTIVE = ("AQEShuffleRead", "CustomShuffleReader")
+"""By these adaptive execution reads a shuffle whose partitions it may merge (Spark 3.2 and later, and before)."""
 
 
 @dataclass
@@ -35,6 +37,7 @@ class RunningStage:
     """Takes in the attempts of a stage's tasks as they end; of those that succeeded one a task is kept.
 
     `known` says that the log has its submission; a log with a gap may have tasks of a stage before it says what it is.
+    `unnamed` says that its RDDs have numbers for names (Spark before 1.4), and `fetches` that tasks read a shuffle.
     """
 
     name: str = ""
@@ -49,6 +52,9 @@ class RunningStage:
     coalesced: int = 0
     of_stream: bool = False
     keeps: bool = False
+    adaptive: bool = False
+    unnamed: bool = False
+    fetches: bool = False
     known: bool = True
     columns: dict[str, array[int]] = field(default_factory=lambda: {name: array("q") for name in _COLUMNS})
     by_read: dict[int, array[int]] = field(default_factory=dict)
@@ -68,20 +74,30 @@ class RunningStage:
     def submitted(cls, info: dict[str, Any], properties: dict[str, Any]) -> RunningStage:
         """A stage of which nothing has run, as `SparkListenerStageSubmitted` tells it."""
         query = properties.get("spark.sql.execution.id")
-        names = {str(one.get("Name", "")) for one in info.get("RDD Info", ())}
-        return cls(
-            name=str(info.get("Stage Name", "")),
-            tasks=int(info.get("Number of Tasks", 0)),
+        stage = cls(
             query=None if query is None else int(query),
             description=str(properties.get("spark.job.description") or ""),
-            keeps=any(_is_kept(one) for one in info.get("RDD Info", ())),
+            of_stream="sql.streaming.queryId" in properties,
+        )
+        return stage.described(info)
+
+    def described(self, info: dict[str, Any]) -> RunningStage:
+        """The stage with what its submission says of it, and its end again."""
+        rdds = info.get("RDD Info", ())
+        names = {str(one.get("Name", "")) for one in rdds}
+        return replace(
+            self,
+            name=str(info.get("Stage Name", "")),
+            tasks=int(info.get("Number of Tasks", 0)),
+            keeps=any(_is_kept(one) for one in rdds),
             rdds=tuple(sorted(name for name in names if "Python" in name or name == "PairwiseRDD")),
-            reads_shuffle=any(_is_shuffle_of_sql(one) for one in info.get("RDD Info", ())),
-            groups_rdds=any(_is_grouped(one) for one in info.get("RDD Info", ())),
+            reads_shuffle=any(_is_shuffle_of_sql(one) for one in rdds),
+            groups_rdds=any(_is_grouped(one) for one in rdds),
             part=is_part(info),
             file_rdd="FileScanRDD" in names,
-            coalesced=_coalesced(info.get("RDD Info", ())),
-            of_stream="sql.streaming.queryId" in properties,
+            coalesced=_coalesced(rdds),
+            adaptive=any(reader in str(one.get("Scope")) for one in rdds for reader in _ADAPTIVE),
+            unnamed=not any("RDD" in name for name in names),
         )
 
     def take(
@@ -111,6 +127,7 @@ class RunningStage:
         if not succeeded or measured is None or index in self.done:
             return
         run, cpu, rows, size, out, collecting, fetching, spilled = measured
+        self.fetches = self.fetches or _reads_shuffle(metrics)
         run = min(run, finish - launch) if finish > launch else run
         collecting, fetching = min(collecting, run), min(fetching, run)
         self.done.add(index)
@@ -218,6 +235,11 @@ def _measured(metrics: dict[str, Any]) -> tuple[int, ...]:
     )
 
 
+def _reads_shuffle(metrics: Any) -> bool:
+    shuffle = metrics.get("Shuffle Read Metrics") or {}
+    return any(int(shuffle.get(name, 0)) > 0 for name in ("Remote Bytes Read", "Local Bytes Read"))
+
+
 def _int64(values: array[int]) -> I64:
     return np.array(values, np.int64)
 
@@ -249,4 +271,5 @@ def _coalesced(rdds: list[dict[str, Any]]) -> int:
 
 def _is_shuffle_of_sql(rdd: dict[str, Any]) -> bool:
     """Whether it is a query's shuffle: the operator that made an RDD is its scope, also where the log has no plan (Spark 1)."""
-    return "Shuffled" in str(rdd.get("Name", "")) and "Exchange" in str(rdd.get("Scope", ""))
+    name = str(rdd.get("Name", ""))
+    return name == "ShuffledRowRDD" or ("Shuffled" in name and "Exchange" in str(rdd.get("Scope", "")))
