@@ -202,3 +202,11 @@ def test_the_page_of_a_run_says_the_verdict_and_escapes_names():
     assert runs_nothing(page)
     assert "Rates that were tried" in run_page("flow", batches, judged, (), peak, numbers=[])
     assert "Planned, predicted" not in run_page("flow", [], None, (), None, numbers=[])
+
+
+def test_the_page_of_a_run_without_a_plan_shows_only_what_was_observed():
+    batches = [batch(at, 1_000, 0.8, measured("works", 1_000, 0.6)) for at in range(8)]
+    page = run_page("flow", batches, verdict(batches, trigger_s=1.0), (), None, numbers=[])
+    assert ">Observed<" in page
+    assert "seconds of a batch" in page
+    assert [word for word in ("planned", "predicted", "first to break", "completion") if word in page.lower()] == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -97,3 +98,19 @@ def test_a_page_counts_what_rests_on_nothing_put_in_apart():
     assert "What each part does" in page
     assert ">parts<" not in page
     assert "1,023.4" in page
+
+
+def test_pairs_of_one_measure_have_no_line_between_them_and_one_where_both_are_equal():
+    curve = Curve("linear", (10, 20, 20), (12, 8, 30))
+    panel = Curves("cpu", "observed %", "predicted %", [curve], equal="as observed")
+    lines = []
+    for drawn in (panel, replace(panel, equal="")):
+        (svg,) = draw_svgs([drawn])
+        assert "linear: predicted 12 % at observed 10 %" in svg
+        assert ("as observed" in texts(svg)) is bool(drawn.equal)
+        lines.append(
+            [path.count("L") for path in re.findall(r'<path d="([^"]*)" clip-path', svg) if "C" not in path and "L" in path]
+        )
+    pairs, lined = lines
+    assert 2 in lined  # through three points
+    assert 2 not in pairs

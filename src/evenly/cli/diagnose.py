@@ -24,15 +24,11 @@ from evenly.diagnosis.source import check_columns
 from evenly.diagnosis.state import CheckpointDiagnosis
 from evenly.errors import InvalidCheckpoint, InvalidParameter, MissingDependency
 from evenly.files import write_whole
-from evenly.report.diagnosis_page import checkpoint_page, keys_page, log_page, log_results
+from evenly.report.diagnosis_page import STAGES_EXPLAINED, checkpoint_page, keys_page, log_page, log_results
 
 _LOG_HEADINGS = ("stage", "tasks", "s", "max s", "med s", "λ time", "λ rows", "saved", "cause")
 _STAGE = 12
 """So wide is a stage's name at least: all else must be whole in 80 columns."""
-_EXPLAINED = (
-    "s: how long the stage took; max, med: its longest and its median task; λ = (max / mean - 1) · 100 % of the tasks' times "
-    "and rows; saved: the seconds that the stage would have saved at best, of its tasks' own work."
-)
 
 app = typer.Typer(name="diagnose", help="Say what is uneven, why, and what would fix it.", no_args_is_help=True)
 
@@ -248,11 +244,11 @@ def _print_log(
     attempt = f", attempt {application.attempt}" if application.attempt else ""
     say(
         f"{application.name} ({application.id}{attempt}): {application.seconds:,.1f} s, {application.slots} slots, "
-        f"{application.finished} finished stages"
+        f"{application.finished} finished {'stage' if application.finished == 1 else 'stages'}"
     )
     if shown:
         _print_table(table)
-        say(_EXPLAINED)
+        say(STAGES_EXPLAINED)
     wrong = [one for one in shown if one.worst.cause is not Cause.EVEN]
     if shown and not wrong:
         say("\n", ("Nothing to do:", "bold green"), " the stages were even, or too short to matter.")

@@ -154,7 +154,7 @@ def _limits(placement: ThreadPlacement, shares: Mapping[str, tuple[Share, ...]],
         if math.isfinite(peak) and factors[name] > 0.0:
             why = (
                 f"{tightest.placed.threads} threads on slot {tightest.placed.slot + 1} carry "
-                f"{plain(tightest.can.rate, 4)} tuples/s and get {plain(100.0 * tightest.part)} % of the operator's"
+                f"{plain(tightest.can.rate, 4)} tuples/s and get {plain(100.0 * tightest.part)} % of the operator's tuples"
             )
             limits.append(Limit(peak / factors[name], name, tightest.placed.slot, why))
     if assumed.contention != "none":

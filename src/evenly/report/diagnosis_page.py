@@ -40,6 +40,12 @@ class Section:
     call: str | None = None
 
 
+STAGES_EXPLAINED = (
+    "s: how long the stage took; max, med: its longest and its median task; λ = (max / mean - 1) · 100 % of the tasks' times "
+    "and rows; saved: the seconds that the stage would have saved at best, of its tasks' own work."
+)
+
+
 def log_page(
     source: str,
     application: Application,
@@ -67,7 +73,8 @@ def log_page(
     )
     apart = [application.own_told] if application.own_told else []
     told = ". ".join([*apart, *application.notes()])
-    return _page("Where the time went", lead, headline, sections, [table], log_results(application, diagnosis), told)
+    numbers = log_results(application, diagnosis)
+    return _page("Where the time went", lead, headline, sections, [table], numbers, told, STAGES_EXPLAINED)
 
 
 def log_results(application: Application, diagnosis: LogDiagnosis) -> list[dict[str, object]]:
@@ -157,6 +164,7 @@ def _page(
     tables: Sequence[Sequence[Sequence[str]]],
     numbers: Sequence[Mapping[str, object]],
     remark: str = "",
+    explained: str = "",
 ) -> str:
     return rendered(
         "diagnosis",
@@ -167,4 +175,5 @@ def _page(
         sections=sections,
         tables=tables,
         remark=remark,
+        explained=explained,
     )

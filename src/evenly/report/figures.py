@@ -77,7 +77,8 @@ class Curves:
     """A panel of lines over one axis.
 
     `levels` are published values without a place on the x axis, lines across by label; `marks` are places alone, lines
-    upwards. `x_names` are what 1, 2, … stand for.
+    upwards. `x_names` are what 1, 2, … stand for. `equal` is for axes of the same measure: points are pairs without a line
+    between them, and the line where both are equal is drawn, under this name.
     """
 
     title: str
@@ -89,6 +90,7 @@ class Curves:
     levels: Mapping[str, float] = field(default_factory=dict)
     marks: Mapping[str, float] = field(default_factory=dict)
     x_names: Sequence[str] = ()
+    equal: str = ""
 
 
 @dataclass(frozen=True)
@@ -250,6 +252,8 @@ def _colours(names: Sequence[str]) -> dict[str, str]:
 def _draw_curves(place: Any, panel: Curves, colours: Mapping[str, str], tips: Tips) -> None:
     names = list(dict.fromkeys(curve.name for curve in panel.curves))
     beneath, above = _covered([curve for curve in panel.curves if not curve.published], log_y=panel.log_y)
+    if panel.equal:
+        place.axline((0.0, 0.0), slope=1.0, label=panel.equal, color=INK, linewidth=1.0, linestyle=_LEVELS[0], zorder=1.5)
     for curve in panel.curves:
         colour, marker = colours[curve.name], _MARKERS[names.index(curve.name) % len(_MARKERS)]
         # Things without an order have no line between them, and series stand side by side.
@@ -265,7 +269,7 @@ def _draw_curves(place: Any, panel: Curves, colours: Mapping[str, str], tips: Ti
             continue
         covering, covered_by = above[id(curve)], beneath[id(curve)]
         pale = covered_by > 0 or curve.name == _YARDSTICK
-        if panel.x_names:
+        if panel.x_names or panel.equal:
             (points,) = place.plot(x, curve.y, label=curve.label, linestyle="", color=colour, marker=marker, markersize=5.5)
             tips.put(points, *told)
             continue
@@ -289,9 +293,14 @@ def _told(panel: Curves, curve: Curve) -> list[str]:
     """What each point of a curve stands for."""
     named = {float(at): name for at, name in enumerate(panel.x_names, start=1)}
     return [
-        f"{curve.label}: {panel.y_label} {plain(y)} at {named.get(float(x)) or f'{panel.x_label} {plain(x, 6)}'}"
+        f"{curve.label}: {_measured(panel.y_label, plain(y))} at {named.get(float(x)) or _measured(panel.x_label, plain(x, 6))}"
         for x, y in zip(curve.x, curve.y, strict=True)
     ]
+
+
+def _measured(label: str, value: str) -> str:
+    """A value of an axis: percent come behind it."""
+    return f"{label.removesuffix('%')}{value} %" if label == "%" or label.endswith(" %") else f"{label} {value}"
 
 
 def _draw_axes(place: Any, panel: Curves) -> None:

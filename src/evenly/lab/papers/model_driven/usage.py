@@ -56,7 +56,7 @@ def figure_usage(bench: Bench) -> PaperFigure:
                 for seen, told in zip(found[name, pair].observed[part], found[name, pair].predicted[part], strict=True)
             )
             curves.append(Curve(name, [seen for seen, _ in both], [told for _, told in both]))
-        panels.append(Curves(f"{part} of every machine", "observed %", "predicted %", curves))
+        panels.append(Curves(f"{part} of every machine", "observed %", "predicted %", curves, equal="as observed"))
     title = "Predicted and observed use of five D3 machines"
     return PaperFigure("usage", title, panels, points, [one.row() for one in _usage_verdicts(found)])
 
