@@ -141,6 +141,33 @@ def test_it_is_told_where_texts_of_plans_are_cut(spark, told, length):
         spark.conf.unset("spark.sql.maxPlanStringLength")
 
 
+CHANGED = {
+    "grouped": lambda it: it.withColumn("t", F.lower("t")).groupBy("t", "slot").agg(F.collect_list("v")),
+    "filled": lambda it: it.withColumn("t", F.lower("t")).select("v", "t", F.col("slot").alias("s")).groupBy("t", "s").count(),
+    "window": lambda it: _ranked(it.filter("v > 3").withColumn("t", F.upper("t")), "t", "slot"),
+}
+
+
+@pytest.mark.parametrize("case", CHANGED)
+def test_a_key_that_was_changed_behind_the_slot_is_told_as_an_error(spark, told, caplog, case):
+    rows = spark.range(60).selectExpr("if(id % 2 = 0, 'a', 'A') as t", "id as v")
+    placed = rows.transform(evenly.by_key, key="t", instances=2)
+    wrong = CHANGED[case](placed)
+    found = [it for it in evenly.check_placement(wrong) if type(it).__name__ == "KeyChanged"]
+    assert [it.changed for it in found] == [("t",)]
+    assert len(evenly.explain(wrong).apart) == 1
+    caplog.clear()
+    wrong.collect()
+    assert [it for it in told() if "computed anew" in it] in ([], [str(found[0])])  # once in a session
+    for right in (
+        placed.withColumn("t", F.col("t")).groupBy("t", "slot").count(),
+        placed.select(F.col("t").alias("t"), "slot", F.lower("t").alias("u")).groupBy("t", "slot").agg(F.max("u")),
+        placed.select(F.col("t").cast("string"), "slot").groupBy("t", "slot").count(),
+        placed.withColumn("t", F.lower("t")).groupBy("t").count(),
+    ):
+        assert evenly.explain(right).apart == ()
+
+
 UNITED = {
     "aggregate": lambda it: it.groupBy("u", "slot").agg(F.sum("v")),
     "apply": lambda it: it.groupBy("u", "slot").applyInPandas(lambda frame: frame[["v"]], "v long"),
@@ -172,6 +199,18 @@ def test_a_union_under_two_mappings_that_is_grouped_by_the_slot_is_told_as_an_er
     _drain(spark)
     assert {it.levelname for it in caplog.records if it.getMessage() == str(count[0])} == {"ERROR"}
     assert told() == [str(count[0])]
+
+
+def test_a_union_with_rows_that_have_no_slot_is_told(spark):
+    placed, rows = _placed(spark, "u"), _rows(spark, "u")
+    for part in (rows.withColumn("slot", F.lit(None)), rows.withColumn("slot", F.lit(0)).where("v > 3")):
+        found = evenly.check_placement(placed.unionByName(part).groupBy("u", "slot").count())
+        assert [type(it).__name__ for it in found] == ["SlotsUnited"]
+    missing = placed.unionByName(rows, allowMissingColumns=True)
+    assert missing.groupBy("u", "slot").count().count() == 20  # each key twice
+    assert len(evenly.explain(missing.groupBy("u", "slot").count()).apart) == 1
+    for right in (missing.groupBy("u").count(), placed.unionByName(rows.withColumn("slot", F.col("v").cast("int")))):
+        assert evenly.explain(right).apart == ()
 
 
 def test_unions_that_are_right_are_not_told(spark, told):

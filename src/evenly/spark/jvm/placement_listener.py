@@ -10,11 +10,13 @@ from pyspark.sql import DataFrame
 
 from evenly.spark.features import Feature, has
 from evenly.spark.jvm.action_listeners import ActionListener, listen
+from evenly.spark.jvm.changed_keys import KeyChanged
 from evenly.spark.jvm.plan_texts import is_cut
 from evenly.spark.jvm.shuffled_again import ShuffledAgain, shuffled_again
 from evenly.spark.jvm.slots_apart import SlotsApart, apart_where_filtered, apart_where_joined, filter_patterns
 from evenly.spark.jvm.slots_united import SlotsUnited, union_patterns, united_in
 
+Found = ShuffledAgain | KeyChanged | SlotsApart | SlotsUnited
 _LOG = logging.getLogger(__name__)
 _MOST_TOLD = 1_000
 _slots: set[str] = set()
@@ -37,7 +39,7 @@ class PlacementListener(ActionListener):
 
     def __init__(self, explicit_shuffle: Any, union: Any, common: Any, filters: tuple[Any, ...]) -> None:
         self._explicit_shuffle, self._union, self._common, self._filters = explicit_shuffle, union, common, filters
-        self._told: set[ShuffledAgain | SlotsApart | SlotsUnited] = set()
+        self._told: set[Found] = set()
 
     def onSuccess(self, _action: str, execution: Any, _duration_ns: int) -> None:  # noqa: N802 - Java calls it
         try:
@@ -48,7 +50,7 @@ class PlacementListener(ActionListener):
         except Exception:  # noqa: BLE001 - the action has succeeded, whatever is wrong here
             _LOG.debug("the plan of an action could not be read", exc_info=True)
 
-    def _found(self, execution: Any) -> Iterator[ShuffledAgain | SlotsApart | SlotsUnited]:
+    def _found(self, execution: Any) -> Iterator[Found]:
         analyzed = execution.analyzed()
         # Most actions end here, after a look at bits that Spark keeps with every plan.
         shuffles, unites = (bool(analyzed.containsPattern(it)) for it in (self._explicit_shuffle, self._union))

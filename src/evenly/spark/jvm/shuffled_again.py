@@ -12,6 +12,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
+from evenly.spark.jvm.changed_keys import KeyChanged, ShuffledBy
 from evenly.spark.jvm.plan_roles import column_name
 from evenly.spark.keyed.keys import spelled
 from evenly.spark.placing.slot_mark import MARK
@@ -60,19 +61,21 @@ def executed_plan(df: DataFrame) -> Any:
     return df._jdf.queryExecution().executedPlan()
 
 
-def shuffled_again(plan: Any) -> tuple[ShuffledAgain, ...]:
+def shuffled_again(plan: Any) -> tuple[ShuffledAgain | KeyChanged, ...]:
     """What is found in a physical plan (a Java object), each once: of a finished adaptive plan, in what has run."""
     return tuple(dict.fromkeys(_found(plan, ())))
 
 
-def _found(plan: Any, above: tuple[tuple[str, ...], ...]) -> Iterator[ShuffledAgain]:
+def _found(plan: Any, above: tuple[ShuffledBy, ...]) -> Iterator[ShuffledAgain | KeyChanged]:
     """`above` are the columns of the shuffles above a part of a plan, from the top, as far as they move its rows."""
     kind = plan.getClass().getSimpleName()
     if kind == "ShuffleExchangeExec":
         columns = _hashed_by(plan)
         if columns and is_slot(columns[-1]) and plan.shuffleOrigin().toString() == _BY_KEY:
             placed_by = tuple(column_name(column) for column in columns)
-            for by in above:
+            for shuffle in above:
+                by = shuffle.names
+                yield from shuffle.found(placed_by)
                 # By a part of the key, by other columns, or by more than key and slot another question is asked.
                 if set(placed_by[:-1]) <= set(by) and by != placed_by and not set(placed_by) < set(by):
                     yield ShuffledAgain(by, placed_by)
@@ -80,9 +83,10 @@ def _found(plan: Any, above: tuple[tuple[str, ...], ...]) -> Iterator[ShuffledAg
         if columns and is_slot(columns[-1]):
             yield from _elsewhere(plan, columns)
         if columns:
-            above = (*above, tuple(column_name(column) for column in columns))
+            above = (*above, ShuffledBy.of(columns, by_slot=any(map(is_slot, columns))))
     elif any(word in kind for word in _CONSUMERS) and _groups_by_slot(plan):
         above = ()  # What is shuffled above are the results of groups that were found where they are.
+    above = tuple(it.below(plan) for it in above)
     for child in below(plan, kind):
         yield from _found(child, above)
     for query in each(plan.subqueries()):

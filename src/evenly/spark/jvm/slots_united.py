@@ -1,4 +1,5 @@
-"""Where a plan groups or joins by the slot of a union whose parts were placed by different mappings.
+"""Where a plan groups or joins by the slot of a union whose parts were placed by different mappings, or one by none: a slot
+that `unionByName(allowMissingColumns=True)` fills with nulls.
 
 A slot is a function of the key and the mapping. So a key that two parts of such a union have is there under two slots, in two
 groups. Columns are followed through the logical plan, from unions upwards: a physical one has the mark of the first part alone.
@@ -30,6 +31,7 @@ _GROUPS_BY = {
 }
 _BETWEEN = "\x1f\x1e"
 _TOLD_ID = re.compile(r"#(\d+)[A-Za-z]*$")
+_UNPLACED = "no mapping: a null or another constant"
 _Mappings = dict[int, frozenset[str]]
 """The mappings of slots by the ids of their columns, of those that have several."""
 
@@ -42,8 +44,9 @@ class SlotsUnited:
 
     def __str__(self) -> str:
         return (
-            f"a union of rows that were placed by different mappings is grouped or joined by ({', '.join(self.by)}): a key "
-            "that is in several of its parts has several slots, so its rows are in several groups. Place the union, "
+            "a union of rows that were placed by different mappings, or some of them by none, is grouped or joined by "
+            f"({', '.join(self.by)}): a key that is in several of its parts has several slots, so its rows are in several "
+            "groups. Place the union, "
             "one.union(other).transform(evenly.by_key, ...), or learn one mapping, learn_mapping(...), and give it to each "
             "part with mapping="
         )
@@ -110,17 +113,36 @@ class _Search:
 
 
 def _united(union: Any, parts: list[Any], slots: _Mappings) -> Iterator[tuple[int, frozenset[str]]]:
-    """The columns of a union whose slots are of several mappings."""
-    found: dict[int, frozenset[str]] = {}
-    for part in parts:
-        of_part = dict(_marked(part))
-        if slots:
+    """The columns of a union whose slots are of several mappings, or in one part of none."""
+    of_parts = [dict(_marked(part)) for part in parts]
+    if slots:
+        for of_part, part in zip(of_parts, parts, strict=True):
             of_part |= {at: slots[column] for at, column in enumerate(_ids(part.output())) if column in slots}
-        for at, mappings in of_part.items():
-            found[at] = found.get(at, frozenset()) | mappings
-    for at, mappings in found.items():
+    for at in dict.fromkeys(at for of_part in of_parts for at in of_part):
+        mappings = frozenset().union(*(of_part.get(at, frozenset()) for of_part in of_parts))
+        if any(at not in of_part and _is_constant(part, at) for of_part, part in zip(of_parts, parts, strict=True)):
+            mappings |= {_UNPLACED}
         if len(mappings) > 1:
             yield _id(union.output().apply(at)), mappings
+
+
+def _is_constant(part: Any, at: int) -> bool:
+    """Whether a column of a part of a union has one value in all rows, as one has that `unionByName` has filled with nulls."""
+    wanted = _id(part.output().apply(at))
+    while (ids := _ids(part.output())).count(wanted):
+        if part.getClass().getSimpleName() == "Project":
+            made = part.projectList().apply(ids.index(wanted))
+            while made.getClass().getSimpleName() in ("Alias", "Cast"):
+                made = made.child()
+            if made.foldable():
+                return True
+            if made.getClass().getSimpleName() != "AttributeReference":
+                return False
+            wanted = _id(made)
+        if part.children().size() != 1:
+            return False
+        part = part.children().head()
+    return False
 
 
 def _marked(part: Any) -> Iterator[tuple[int, frozenset[str]]]:

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 from evenly.keys.placed import Use, use_of
 from evenly.spark.features import Feature, require
 from evenly.spark.frames import check_frame
+from evenly.spark.jvm.changed_keys import KeyChanged
 from evenly.spark.jvm.plan_roles import keyed_plan
 from evenly.spark.jvm.shuffled_again import ShuffledAgain, executed_plan, shuffled_again
 from evenly.spark.jvm.slots_apart import SlotsApart, slots_apart
@@ -18,7 +19,7 @@ from evenly.spark.jvm.slots_united import SlotsUnited, slots_united
 _LOG = logging.getLogger(__name__)
 
 
-def check_placement(df: DataFrame) -> tuple[ShuffledAgain | SlotsApart | SlotsUnited, ...]:
+def check_placement(df: DataFrame) -> tuple[ShuffledAgain | KeyChanged | SlotsApart | SlotsUnited, ...]:
     """The places where a result shuffles rows by their key that `by_key` has placed; none if all is well.
 
         result = placed.groupBy("user").applyInPandas(score, schema)      # the slot was forgotten
@@ -27,7 +28,9 @@ def check_placement(df: DataFrame) -> tuple[ShuffledAgain | SlotsApart | SlotsUn
     A shuffle by key and slot to another number of partitions than the slots are for is named too: rows are as uneven there as
     by Spark's hash. So is a join, a cogroup or a comparison (intersect, except, IN, EXISTS) by slots of two mappings, which
     misses rows (`SlotsApart`), and a union of rows that two mappings have placed where it is grouped or joined by the slot: a
-    key of both parts is in two groups there (`SlotsUnited`). Each is also logged, as a warning, or as an error where results
+    key of both parts is in two groups there (`SlotsUnited`); rows that have no slot in such a union, or one of nulls, count as
+    another mapping's. So is a key that was computed anew behind `by_key` (`lower`, `fillna`): keys that have become equal have
+    different slots (`KeyChanged`). Each is also logged, as a warning, or as an error where results
     are wrong. Nothing is run: the plan is made, as an action would make it. (What has been run is looked at without being
     asked, see `by_key`.) A shuffle by columns that are not all of the key, or by more than key and slot, is not named (another
     question is asked there), nor is one of the results of groups that were found where they are, nor one by a range or to one
@@ -39,7 +42,7 @@ def check_placement(df: DataFrame) -> tuple[ShuffledAgain | SlotsApart | SlotsUn
     check_frame(df)
     require(df.sparkSession, Feature.PLANS, by="check_placement", remedy="Count what instances hold with placed_rows")
     if df.isStreaming:
-        found: tuple[ShuffledAgain | SlotsApart | SlotsUnited, ...] = tuple(dict.fromkeys(_found_streaming(df)))
+        found: tuple[ShuffledAgain | KeyChanged | SlotsApart | SlotsUnited, ...] = tuple(dict.fromkeys(_found_streaming(df)))
     else:
         plan = executed_plan(df)
         found = (*shuffled_again(plan), *slots_apart(df, plan), *slots_united(df))
