@@ -89,7 +89,7 @@ class Explanation:
 
     `again` are sentences, one for each place where rows that Evenly has placed are shuffled once more by their key, because the
     slot was forgotten; `apart` those where slots of two mappings meet, and results are wrong: a join by them misses rows, and a
-    union grouped by them has a key in two groups.
+    union grouped by them has a key in two groups, as rows have that are grouped by a key which was changed behind its slot.
     """
 
     shuffles: tuple[PlannedShuffle, ...]
