@@ -5,7 +5,6 @@ Workers import this module, so it imports nothing that takes long to load.
 
 from __future__ import annotations
 
-import gc
 import inspect
 import os
 import resource
@@ -34,12 +33,12 @@ from evenly.worker.owned import own_batch, owning
 from evenly.worker.parts import Part
 from evenly.worker.results import Shape, nulls_of
 from evenly.worker.rows import row_class, rows_of, shown, unreadable
+from evenly.worker.settled import settle
 from evenly.worker.threads import Threads
 
 ID, ESTIMATE, REPORT = "__evenly_id", "__evenly_estimate", "__evenly_report"
 CANDIDATE = "__evenly_candidate_"
 MOST_MEASURED = 8_192
-_settled: list[bool] = []
 
 
 @dataclass(frozen=True)
@@ -77,21 +76,13 @@ def executor(work: Work) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Rec
     return partial(_execute, work)
 
 
-def settle_worker() -> None:
-    """Once in a worker: what is loaded stays, so Python's collector need not walk it again and again."""
-    if not _settled and running_task() is not None:
-        _settled.append(True)
-        gc.collect()
-        gc.freeze()
-
-
 def peak_bytes() -> int:
     """The most memory that this worker has held."""
     return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def _execute(work: Work, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    settle_worker()
+    settle()
     measured = _Measured(work)
     output = work.output()
     try:

@@ -24,11 +24,12 @@ import pyarrow as pa
 from evenly.dataflow.reports import Counted, WorkerReport
 from evenly.errors import EvenlyError, FunctionFailed
 from evenly.worker.engine import Row, running_task
-from evenly.worker.executing import REPORT, peak_bytes, settle_worker
+from evenly.worker.executing import REPORT, peak_bytes
 from evenly.worker.letters import failure
 from evenly.worker.owned import own_batch, owning
 from evenly.worker.results import Shape, nulls_of, results_in
 from evenly.worker.rows import row_class, rows_of
+from evenly.worker.settled import settle
 
 PIECE_ROWS, PIECE_S = 1_024, 0.05
 """An operator hands on what it has made when there is so much, or after so long."""
@@ -89,7 +90,7 @@ def flowing(graph: Graph) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Re
 
 
 def _flow(graph: Graph, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    settle_worker()
+    settle()
     named = (_named(batch, graph.names) for batch in batches if batch.num_rows)
     output, alone = graph.output(), len(graph.exits) == 1
     begun_s, cpu_s = time.time(), time.process_time()

@@ -10,7 +10,7 @@ from evenly.costs.table import CostTable
 from evenly.costs.turns import first_instance
 from evenly.kernels.types import F64, I32, I64
 from evenly.worker.engine import running_task
-from evenly.worker.executing import settle_worker
+from evenly.worker.settled import settle
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,7 +24,7 @@ class Routing:
 
 def routed(routing: Routing, labels: I32, columns: Iterator[I64]) -> Iterator[tuple[I32, F64]]:
     """For each batch of ids, the label of each row's instance and what it is expected to take."""
-    settle_worker()
+    settle()
     context = running_task()
     start = 0 if context is None else first_instance(2 * context.partitionId(), labels.size)
     dealer = BatchDealer(routing.table, labels.size, shares=routing.shares, start=start, rule=routing.rule)
