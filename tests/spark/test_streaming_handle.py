@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from pyspark.errors import StreamingQueryException
+from pyspark.sql import functions as F
 from visiting import INSTANCES, by_hash, turned
 
 import evenly
@@ -80,6 +81,15 @@ def test_after_the_end_all_batches_are_listed_and_nothing_listens_any_more(visit
     waits_for(seen, query.awaitTermination)
     assert [number for number, _ in told(query)] == [0, 1]
     until(lambda: query._listener is None, "nothing listens")
+
+
+def test_what_others_observe_of_a_batch_may_be_what_python_and_json_have_not(visits):
+    odd = [F.expr("first(make_date(99999, 1, 1))").alias("far"), F.expr("first(interval '1' month)").alias("months")]
+    visits.add(300)
+    query = start(visits, lambda placed: visits.counts(*KEYS)(placed.observe("others", *odd)))
+    until(lambda: query.batches, "the controller sees a batch")
+    query.stop()
+    assert [sum(batch.mapped_rows) for batch in query.batches] == [300]
 
 
 def test_a_report_that_never_comes_is_not_waited_for_for_ever(visits, monkeypatch, caplog):

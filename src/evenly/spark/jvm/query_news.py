@@ -131,7 +131,7 @@ def _listener(spark: SparkSession) -> _NewsListener:
             gateway: Any = spark.sparkContext._gateway
             ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
             made = _NewsListener()
-            wrapped = gateway.jvm.PythonStreamingQueryListenerWrapper(made)
+            wrapped = gateway.jvm.org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper(made)
             spark._jsparkSession.streams().addListener(wrapped)
             if not _listening:
                 atexit.register(_leave)

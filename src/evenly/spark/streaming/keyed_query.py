@@ -28,6 +28,7 @@ from evenly.keys.mapping import Mapping
 from evenly.keys.query_machine import QueryMachine
 from evenly.keys.versions import Version
 from evenly.spark.jvm.last_batch import end_with_batch
+from evenly.spark.jvm.progress_events import BatchReport, ProgressListener
 from evenly.spark.jvm.query_news import hear
 from evenly.spark.jvm.read_rows import ReadRows
 from evenly.spark.placing.mapping_check import check_is
@@ -38,7 +39,7 @@ from evenly.spark.streaming.kept_rows import KeptRows
 from evenly.spark.streaming.keyed_facts import KeyedFacts
 from evenly.spark.streaming.mapping_store import MappingStore
 from evenly.spark.streaming.movable import REFUSALS, why_immovable, why_not_again
-from evenly.spark.streaming.observing import BatchReport, Observation, ProgressListener
+from evenly.spark.streaming.observing import Observation
 from evenly.spark.streaming.requests import Requests
 from evenly.spark.streaming.running_query import RunningQuery, teller_of
 from evenly.spark.streaming.starting import Pipeline
@@ -85,8 +86,8 @@ class KeyedQuery(RunningQuery):
         self._listener: ProgressListener | None = None
         self._immovable = None if controller is None else why_immovable(pipeline.spark, pipeline.checkpoint, store)
         if controller is not None:
-            self._listener = ProgressListener(self._told.put, self._told.put)
-            pipeline.spark.streams.addListener(self._listener)
+            self._listener = ProgressListener(self._name, self._told.put, self._told.put)
+            self._listener.listen(pipeline.spark)
         try:
             self._carrying.tell(self._start())
         except BaseException:
@@ -387,7 +388,7 @@ class KeyedQuery(RunningQuery):
             listener, self._listener = self._listener, None
         if listener is not None:
             with suppress(*REFUSALS):  # the session may have gone
-                self._pipeline.spark.streams.removeListener(listener)
+                listener.leave(self._pipeline.spark)
             self._told.put(None)
 
     def _wait_for_controller(self, query: StreamingQuery, run: int) -> None:

@@ -8,25 +8,18 @@ whatever the number of instances (`Observation`); `Counted` tells all.
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
-from pyspark.sql.streaming.listener import (
-    QueryIdleEvent,
-    QueryProgressEvent,
-    QueryStartedEvent,
-    QueryTerminatedEvent,
-    StreamingQueryListener,
-)
 
 from evenly.kernels.types import F64, U64
 from evenly.keys.controller import BatchLoad
 from evenly.keys.dkg import DKG, KeyCounts
 from evenly.keys.told import INSTANCE_DIGITS, KEY_DIGITS, Told, merged_counts, with_the_rest
+from evenly.spark.jvm.progress_events import Metrics
 
 _LEAST_TRACKED, _MOST_TRACKED = 64, 16_384
 _MOST_NAMED, _NAME_CHARACTERS = 8, 32
@@ -160,17 +153,17 @@ class Observation:
             *((_names(identity, self._named).alias("names"),) if self._named else ()),
         ]
 
-    def names(self, metrics: dict[str, Row]) -> dict[int, str]:
+    def names(self, metrics: Mapping[str, Metrics]) -> dict[int, str]:
         """The heaviest keys of a batch by their ids, as far as they are named."""
         found = [row for name, row in metrics.items() if name.rsplit("_", 1)[0] == self._name and "names" in row]
         told = (entry for row in found for entry in row["names"] or ())
         return {int(entry[:16], 16): _called(entry) for entry in told}
 
-    def is_in(self, metrics: dict[str, Row]) -> bool:
+    def is_in(self, metrics: Iterable[str]) -> bool:
         """Whether a batch was observed."""
         return any(name.rsplit("_", 1)[0] == self._name for name in metrics)
 
-    def read(self, metrics: dict[str, Row]) -> tuple[F64, BatchLoad] | None:
+    def read(self, metrics: Mapping[str, Metrics]) -> tuple[F64, BatchLoad] | None:
         """What a batch showed, over all sides; None if it was not observed."""
         if not self.is_in(metrics):
             return None
@@ -187,39 +180,11 @@ class Observation:
         counted = _top(instance, self._told.instances + 1, 2 * (self._instances + 1))
         return F.count(instance).alias(f"{name}_all"), _INSTANCES.text(counted).alias(name)
 
-    def _decoded(self, row: Row, name: str) -> F64:
+    def _decoded(self, row: Metrics, name: str) -> F64:
         at, counts = _INSTANCES.read(row[name])
         return with_the_rest(at.astype(np.int64), counts, float(row[f"{name}_all"]), self._instances)
 
-    def _counts(self, row: Row) -> KeyCounts:
+    def _counts(self, row: Metrics) -> KeyCounts:
         at, counts = self._buckets.read(row["buckets"])
         ids, key_counts = _KEYS.read(row["heavy"])
         return merged_counts(self._learner, at.astype(np.int64), counts, ids, key_counts, float(row["rows_all"]))
-
-
-class BatchReport(NamedTuple):
-    """What Spark tells of a batch: its number, what was observed of it, and how long it took."""
-
-    number: int
-    metrics: dict[str, Row]
-    seconds: float
-
-
-class ProgressListener(StreamingQueryListener):
-    """Hands on what was observed of every batch of a session's queries, and after them the id of a run that has ended."""
-
-    def __init__(self, receive: Callable[[BatchReport], None], ended: Callable[[str], None]) -> None:
-        self._receive, self._ended = receive, ended
-
-    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's names
-        pass
-
-    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
-        told = event.progress
-        self._receive(BatchReport(told.batchId, told.observedMetrics, told.batchDuration / 1_000.0))
-
-    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
-        pass
-
-    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
-        self._ended(str(event.runId))
