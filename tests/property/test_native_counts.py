@@ -1,6 +1,7 @@
 """What an engine counts in one pass, and the mapping that is made of it: as if every row had been read."""
 
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 from evenly.keys.dkg import DKG
 from evenly.keys.native_counts import ORDERS, NativeCounts, fine_buckets, octave_bit
+from evenly.keys.sampled_rows import counts_of
 from evenly.keys.turns import TURNS, later_turns
 from evenly.measures.load import imbalance_pct, instance_loads
 from evenly.streams import zipf
@@ -22,15 +24,19 @@ def learner(instances):
     return lambda: DKG.automatic(instances, ids="xxhash64")
 
 
+def places(parts):
+    return {
+        "rows": np.concatenate([np.arange(part.size) for part in parts]),
+        "partitions": np.concatenate([np.full(part.size, number) for number, part in enumerate(parts)]),
+    }
+
+
 def counted(parts, instances, weights=None):
     """What the aggregates of Spark give for partitions of ids, by the obvious way."""
     buckets = fine_buckets(learner(instances)())
     ids = np.concatenate(parts)
     weights = np.ones(ids.size) if weights is None else weights
-    at = {
-        "rows": np.concatenate([np.arange(part.size) for part in parts]),
-        "partitions": np.concatenate([np.full(part.size, number) for number, part in enumerate(parts)]),
-    }
+    at = places(parts)
     octave = {order: np.floor(np.log2(at[order] + 1)).astype(int) for order in ORDERS}
     sums = [weights, *(np.where(octave[order] % TURNS == turn, weights, 0.0) for order in ORDERS for turn in (1, 2))]
     keys, of = np.unique(ids, return_inverse=True)
@@ -38,7 +44,7 @@ def counted(parts, instances, weights=None):
     fine = keys.view(np.int64) % buckets
     numbers, place = np.unique(fine, return_inverse=True)
     whole = np.column_stack([np.bincount(place, one, numbers.size) for one in by_id.T])
-    heaviest_first = np.lexsort((-by_id[:, 0], fine))
+    heaviest_first = np.lexsort((-by_id[:, 0] * (1.0 + (keys >> np.uint64(44)) / 2.0**44), fine))
     winners = heaviest_first[np.unique(fine[heaviest_first], return_index=True)[1]]
     seen = sum({1 << (octave_bit(order) + each) for order in ORDERS for each in set(octave[order].tolist())})
     return NativeCounts(numbers, whole, keys[winners], by_id[winners], float(np.square(weights).sum()), seen, ids.size)
@@ -99,6 +105,33 @@ def test_sums_of_fractions_do_not_depend_on_their_order(rows, seed):
     one, other = (counted([ids], 4, weights).coarse(), counted([ids[order]], 4, weights[order]).coarse())
     assert (one.weights[:, 0] == other.weights[:, 0]).all()
     assert one.weights[:, 0].sum() == pytest.approx(weights.sum(), rel=1e-5)
+
+
+@given(st.lists(st.lists(st.integers(0, 9)), min_size=1, max_size=4), st.sampled_from([1, 8]), st.integers(1, 50))
+def test_rows_that_are_in_memory_here_are_counted_as_aggregates_would(parts, buckets_of, stands):
+    """Few ids, some of one fine bucket, so that the heaviest differ and tie; and ids below 0."""
+    parts = [np.array([mixed(np.array(key)) if key % 2 else 8_192 * key for key in part], np.uint64) for part in parts]
+    ids, weights = np.concatenate(parts), np.full(sum(map(len, parts)), float(stands))
+    buckets = fine_buckets(learner(buckets_of)())
+    assert_same(counts_of(ids, places(parts), buckets, stands=stands), counted(parts, buckets_of, weights))
+
+
+def test_many_rows_in_memory_here_take_200_bytes_each():
+    parts = np.split(mixed(zipf(0.5, 50_000).draw(100_000, seed=8)), 5)
+    at, ids, buckets = places(parts), np.concatenate(parts), fine_buckets(learner(16)())
+    tracemalloc.start()
+    found = counts_of(ids, at, buckets)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert_same(found, counted(parts, 16))
+    assert most < 200 * ids.size
+
+
+def assert_same(one, other):
+    for name in ("fine", "weights", "ids", "own_weights"):
+        assert getattr(one, name).tolist() == getattr(other, name).tolist(), name
+    told = (one.squares, one.octaves, one.rows)
+    assert told == (other.squares, other.octaves, other.weights[:, 0].sum())
 
 
 @given(st.integers(2, 5_000_000))

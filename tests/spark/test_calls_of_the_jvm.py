@@ -75,6 +75,15 @@ def test_spark_is_asked_for_its_hash_by_one_text(spark, commands):
         assert canary._hashes(spark) == list(range(len(canary.KEYS)))
 
 
+def test_learning_from_rows_in_memory(spark, commands):
+    held = spark.range(2_000).selectExpr("id % 500 as user").persist()
+    held.count()
+    evenly.learn_mapping(held, key="user", instances=INSTANCES)
+    with commands(120):
+        evenly.learn_mapping(held, key="user", instances=INSTANCES)
+    held.unpersist()
+
+
 @pytest.mark.parametrize(("slot", "most"), [("slot", 260), (None, 220)])
 def test_placing_by_a_mapping(rows, mapping, commands, slot, most):
     evenly.by_key(rows, key="user", instances=INSTANCES, mapping=mapping, slot=slot)

@@ -150,6 +150,40 @@ def test_nothing_runs_in_python_on_the_executors_and_a_sample_is_shuffled_once(s
     assert plan.count("Exchange ") == shuffles
 
 
+@pytest.mark.parametrize("exactly", [True, False])
+def test_a_sample_that_is_known_to_be_small_counts_the_same_without_aggregates(spark, exactly):
+    ids = spark.range(0, 60_000, 1, 3).selectExpr("xxhash64(if(id % 3 = 0, 7, id % 900)) as id")
+    sampling = Sampling(20_000, 60_000, exactly=True) if exactly else Sampling(70_000, 60_000)
+    taken = learning._taken(ids, sampling, 0)
+    here = learning._counted_here(taken, sampling, 512, 0, ordered=True)
+    there = learning._counted(learning._by_bucket(taken, sampling, 512, 0))
+    assert (here.squares, here.octaves, here.rows) == (there.squares, there.octaves, there.rows)
+    for name in ("fine", "weights", "ids"):
+        assert getattr(here, name).tolist() == getattr(there, name).tolist()
+    assert here.own_weights == pytest.approx(there.own_weights, rel=1e-3)
+
+
+def test_a_frame_in_memory_is_learnt_by_one_job_of_one_stage(spark, skewed):
+    skewed.count()
+    spark.sparkContext.setJobGroup("learning once", "")
+    evenly.learn_mapping(skewed, key="key", instances=8)
+    spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)
+    told = spark.sparkContext.statusTracker()
+    (job,) = told.getJobIdsForGroup("learning once")
+    info = told.getJobInfo(job)
+    assert info is not None
+    assert sum(stage.numCompletedTasks > 0 for stage in map(told.getStageInfo, info.stageIds) if stage is not None) == 1
+
+
+def test_a_sample_that_may_be_large_is_never_read_row_by_row(spark, skewed, monkeypatch):
+    """Rows of unknown number, more of them than 8 MB hold, and weights, of which any number may be none."""
+    skewed.count()
+    monkeypatch.setattr(learning, "_counted_here", lambda *_, **__: pytest.fail("rows were read"))
+    evenly.learn_mapping(skewed.union(skewed), key="key", instances=8)
+    evenly.learn_mapping(spark.range(600_000), key="id", instances=8, tolerance_pct=None)
+    evenly.learn_mapping(skewed, key="key", instances=8, weight=F.expr("1 + key % 2"))
+
+
 def test_null_is_a_key_and_its_weight_is_known(spark):
     df = spark.range(0, 1_000, 1, 2).selectExpr("if(id % 2 = 0, null, id % 7) as key")
     learnt = evenly.learn_mapping(df, key="key", instances=4)

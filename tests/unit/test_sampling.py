@@ -47,3 +47,12 @@ def test_tasks_follow_the_rows_and_large_samples_are_summed_where_they_are_read(
     assert Sampling(250_000, 10**9, exactly=True).tasks == 4
     assert Sampling(rows_wanted(10_000, 2.0)).tasks is None
     assert Sampling(None, 10).tasks is None
+
+
+def test_only_a_sample_that_is_known_to_be_small_is_read_row_by_row():
+    assert Sampling(250_000, 10**9, exactly=True).is_small
+    assert Sampling(250_000, 499_999, exactly=True).is_small
+    assert Sampling(250_000, 200_000).is_small
+    assert Sampling(None, 500_000).is_small
+    for other in (Sampling(None), Sampling(250_000), Sampling(250_000, 10**9), Sampling(10**6, 10**9, exactly=True)):
+        assert not other.is_small

@@ -9,6 +9,8 @@ _LEAST_WANTED = 250_000
 """Fewer are not worth a coarser mapping: so many cost some tenths of a second of one core."""
 _MOST_UNCOUNTED = 5_000_000
 _PER_TASK = 62_500
+_MOST_READ = 500_000
+"""Ids and places of so many rows are 8 MB, as much as the sums of 65,536 fine buckets."""
 
 
 def rows_wanted(instances: int, tolerance_pct: float) -> int:
@@ -38,6 +40,11 @@ class Sampling:
     def least(self) -> int:
         """Fewer rows in the sample show that there are not as many as was said; 0 where that is no matter."""
         return 0 if self.wanted is None or self.stands in (None, 1) else self.wanted // 2
+
+    @property
+    def is_small(self) -> bool:
+        """Whether the sample is known to have so few rows that they can be read one by one."""
+        return self.stands is not None and self.most is not None and self.most / self.stands <= _MOST_READ
 
     def uncounted(self) -> Sampling:
         """The same where nothing is known of the number of rows."""

@@ -10,7 +10,8 @@ is much larger than all before it can lose of the precision of its sample.
 
 A row stands for a whole number of rows, so sums are exact and do not depend on the order in which Spark adds them. What the
 driver reads is one line for each fine bucket, see `evenly.keys.native_counts`: 8,192 or, from 128 instances on, as many as
-there are buckets (64,000 at 1,000 instances, 65,536 at 10,000: 8 MB).
+there are buckets (64,000 at 1,000 instances, 65,536 at 10,000: 8 MB). A sample that is known beforehand to have at most
+500,000 rows (8 MB of ids and places) is read instead, and summed here: one stage, and little to plan and to compile.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from evenly.keys.dkg import DKG
 from evenly.keys.mapping import Mapping
 from evenly.keys.native_counts import ORDER_BITS, ORDERS, NativeCounts, fine_buckets, octave_bit
 from evenly.keys.resizing import most_instances
+from evenly.keys.sampled_rows import counts_of
 from evenly.keys.sampling import Sampling, rows_wanted
 from evenly.keys.turns import TURNS
 from evenly.sketches.hashing import derive
@@ -131,9 +133,12 @@ def learn_mapping(
     ordered = not comes_shuffled(df)
 
     def counted(sampling: Sampling) -> NativeCounts:
-        taken = _taken(rows, sampling, seed)
-        by_bucket = _by_bucket(taken, sampling, fine_buckets(learner()), seed, weighted=weighted, ordered=ordered)
+        taken, buckets = _taken(rows, sampling, seed), fine_buckets(learner())
         with described(df.sparkSession, f"learn mapping of {', '.join(names)}"):
+            # Rows of a weight that is none are all taken, to be counted: they may be any number.
+            if not weighted and sampling.is_small and has(df.sparkSession, Feature.TO_ARROW):
+                return _counted_here(taken, sampling, buckets, seed, ordered=ordered)
+            by_bucket = _by_bucket(taken, sampling, buckets, seed, weighted=weighted, ordered=ordered)
             return _counted(by_bucket, weighted=weighted, least=sampling.least)
 
     try:
@@ -249,6 +254,25 @@ def _by_bucket(
     heaviest = [f"max_by({value}, {rank}) as own_{name}" for name, value in own.items()]
     again = [f"sum({name}) as {name}" for name in values]
     return summed(by_id, ("fine",), [F.expr(each) for each in (*again, f"bit_or({_OCTAVES}) as {_OCTAVES}", *heaviest)])
+
+
+def _counted_here(taken: DataFrame, sampling: Sampling, buckets: int, seed: int, *, ordered: bool) -> NativeCounts:
+    """The same of a sample that is known to be small: its ids are read, with their places if these mean anything.
+
+    One job of one stage. Aggregates of so few rows cost less than what Spark takes to plan, compile and start them.
+    """
+    with worker_errors():
+        table = taken.select(*(["id", "place"] if ordered else ["id"])).toArrow()
+    ids = table["id"].to_numpy().view(np.uint64)
+    if ids.size < sampling.least:
+        raise _TooFewError
+    if ordered:
+        place = table["place"].to_numpy()
+        at = {"rows": place & (1 << _PARTITION_BITS) - 1, "partitions": place >> _PARTITION_BITS}
+    else:
+        drawn = np.random.default_rng(derive(seed, "order", 2**62)).integers(0, 1 << _DRAWN_BITS, ids.size)
+        at = {"rows": drawn, "partitions": np.zeros(ids.size, np.int64)}
+    return counts_of(ids, at, buckets, stands=sampling.stands or 1)
 
 
 def _counted(by_bucket: DataFrame, *, weighted: bool = False, least: int = 0) -> NativeCounts:
