@@ -79,19 +79,19 @@ def test_learning_from_rows_in_memory(spark, commands):
     held = spark.range(2_000).selectExpr("id % 500 as user").persist()
     held.count()
     evenly.learn_mapping(held, key="user", instances=INSTANCES)
-    with commands(120):
+    with commands(100):
         evenly.learn_mapping(held, key="user", instances=INSTANCES)
     held.unpersist()
 
 
-@pytest.mark.parametrize(("slot", "most"), [("slot", 260), (None, 220)])
+@pytest.mark.parametrize(("slot", "most"), [("slot", 190), (None, 155)])
 def test_placing_by_a_mapping(rows, mapping, commands, slot, most):
     evenly.by_key(rows, key="user", instances=INSTANCES, mapping=mapping, slot=slot)
     with commands(most):
         evenly.by_key(rows, key="user", instances=INSTANCES, mapping=mapping, slot=slot)
 
 
-@pytest.mark.parametrize(("arrow", "most"), [(False, 370), (True, 350)])
+@pytest.mark.parametrize(("arrow", "most"), [(False, 260), (True, 250)])
 def test_a_grouped_function_by_a_mapping(rows, mapping, commands, arrow, most):
     def apply():
         schema, options = "user long, amount long, text string", {"key": "user", "instances": INSTANCES, "mapping": mapping}

@@ -13,7 +13,7 @@ from evenly.keys.mapping import Mapping
 from evenly.spark.features import Feature, has
 from evenly.spark.frames import check_frame, check_new_column
 from evenly.spark.jvm.placement_listener import tell_of_shuffles
-from evenly.spark.keyed.keys import Key, key_columns, key_names, quoted, type_names
+from evenly.spark.keyed.keys import Key, key_names, quoted, type_names
 from evenly.spark.keyed.learning import Weight, check_not_learnt, learn_mapping
 from evenly.spark.placing.canary import check_slots_lead, slots_lead
 from evenly.spark.placing.mapping_check import check_mapping
@@ -141,7 +141,7 @@ def _placed(df: DataFrame, mapping: Mapping, names: tuple[str, ...], slot: str |
         return _placed_by_own_slot(df, mapping, names) if slot is None else _streaming(df, mapping, names, slot)
     if not slots_lead(df.sparkSession, by="by_key"):
         same = df if slot is None else df.withColumn(slot, F.lit(0))
-        return same.repartition(instances, *key_columns(names))
+        return same.repartition(instances, *names)
     if slot is None:
         return _placed_by_own_slot(df, mapping, names)
     tell_of_shuffles(df, slot)
@@ -151,7 +151,7 @@ def _placed(df: DataFrame, mapping: Mapping, names: tuple[str, ...], slot: str |
 
     slotted = with_slot_of_window(df, [Span(mapping)], names, slot, window=None, observe=observed)
     placed = marked(slotted, slot, names, mapping=mapping)
-    return placed.repartition(instances, *key_columns(names), quoted(slot))
+    return placed.repartition(instances, *names, quoted(slot))
 
 
 def _check_learnable(df: DataFrame, fit_on: DataFrame | None, slot: str | None) -> None:
@@ -181,4 +181,4 @@ def _streaming(df: DataFrame, mapping: Mapping, names: tuple[str, ...], slot: st
 
 def _placed_by_own_slot(df: DataFrame, mapping: Mapping, names: tuple[str, ...]) -> DataFrame:
     slot = own_name("slot")
-    return with_slot(df, mapping, names, slot).repartition(mapping.instances, *key_columns(names), slot).drop(slot)
+    return with_slot(df, mapping, names, slot).repartition(mapping.instances, *names, slot).drop(slot)

@@ -32,13 +32,13 @@ def lookup_tables(df: DataFrame, tables: dict[str, Table]) -> dict[str, Column]:
     """Each table as a constant array column for expressions over `df`: index it with an INT column."""
     if not has(df.sparkSession, Feature.SCALAR_SUBQUERY):
         return {name: array_literal(table) for name, table in tables.items()}
+    if has_tested(df.sparkSession, Feature.HELD_ARRAYS):
+        return dict(zip(tables, held_arrays(df.sparkSession, list(tables.values())), strict=True))
     arrays = {
         name: pa.array([table], pa.list_(pa.field("entry", pa.from_numpy_dtype(table.dtype), nullable=False)))
         for name, table in tables.items()
     }
     row = df.sparkSession.createDataFrame(pa.table(arrays))
-    if has_tested(df.sparkSession, Feature.HELD_ARRAYS):
-        return dict(zip(tables, held_arrays(row), strict=True))
     return {name: row.select(name).scalar() for name in tables}
 
 
