@@ -25,9 +25,9 @@ class KeyChanged:
     def __str__(self) -> str:
         told = ", ".join(self.changed)
         return (
-            f"rows are grouped or joined by ({', '.join(self.by)}), and {told} was computed anew after the slot was made: keys "
-            f"that have become equal have different slots, so their rows are in several groups. Compute {told} first, and "
-            "place then: df.withColumn(...).transform(evenly.by_key, ...)"
+            f"rows are grouped or joined by ({', '.join(self.by)}), and {told} was computed anew after the slot was made: "
+            f"where keys have become equal by that, their slots still differ, so their rows are in several groups. Compute "
+            f"{told} first, and place then: df.withColumn(...).transform(evenly.by_key, ...)"
         )
 
 
