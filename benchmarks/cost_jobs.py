@@ -191,7 +191,7 @@ def jobs(chosen: Sequence[Cell], ways: Sequence[str], rounds: int, out: Path | N
     say(f"jobs: {len(chosen)} cells, {count} of {rounds * len(chosen)} rounds to run, about {expected_s / 60:.0f} minutes")
     started = time.perf_counter()
     if count:
-        with session(K) as spark, tempfile.TemporaryDirectory() as folder:
+        with session(K, memory="6g") as spark, tempfile.TemporaryDirectory() as folder:
             trial = Trial(spark, WaitCost(), "number bigint", "key")
             for cell, numbers in missing.items():
                 for line in _rounds(trial, Path(folder), cell, ways, numbers):

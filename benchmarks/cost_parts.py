@@ -70,8 +70,8 @@ def cpu_s() -> float:
 
 
 @contextmanager
-def session(slots: int) -> Iterator[SparkSession]:
-    spark = local_session("evenly benchmark", slots=slots, memory="2g")
+def session(slots: int, memory: str = "2g") -> Iterator[SparkSession]:
+    spark = local_session("evenly benchmark", slots=slots, memory=memory)
     try:
         yield spark
     finally:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ FIGURES = {
     "faults": "faults",
 }
 """The figure of each command."""
+PLAIN, LEARNT = "repartition(k)", "learnt"
 
 
 def take(printed: Path, folder: Path, measured: str) -> Path:
@@ -31,15 +31,17 @@ def take(printed: Path, folder: Path, measured: str) -> Path:
         told = {"command": "faults", "parameters": {"schedules": len(told)}, "results": _schedules(told)}
     if told.get("command") not in FIGURES:
         raise SystemExit(f"{printed}: results of {told.get('command')!r}; figures are made of {', '.join(sorted(FIGURES))}")
-    path = folder / f"{FIGURES[told['command']]}.json"
-    records = told["results"]
+    name, records = FIGURES[told["command"]], told["results"]
     if told["command"] == "cost_stage":
-        records = _whole_jobs(records)
+        name, records = _whole_jobs(records)
+    path = folder / f"{name}.json"
     if told["command"] == "demo":
         records = [
             {name: it for name, it in one.items() if not (one["series"] == "instance" and name == "seconds")} for one in records
         ]
     before = json.loads(path.read_text("utf-8"))
+    if name == "ways":
+        records = _with_others(records, before["results"])
     path.write_text(written(before | {"measured": measured, "parameters": told["parameters"], "results": records}), "utf-8")
     return path
 
@@ -57,27 +59,49 @@ def written(figure: dict[str, Any]) -> str:
     return f'{head[:-2]},\n "results": [\n{lines}\n ]\n}}\n'
 
 
-def _whole_jobs(records: Records) -> Records:
-    """Of every kind and number of rows the learnt job over `repartition(k)`, from rounds that ran both."""
-    plain = "repartition(k)"
-
-    def cell(one: dict[str, Any]) -> tuple[str, int, str]:
-        return one["stream"], one["rows"], one["width"]
-
+def _whole_jobs(records: Records) -> tuple[str, Records]:
+    """Which figure rounds of whole jobs are, and its records: of each cell the ways over `repartition(k)`, from rounds that ran
+    both. Where there were no other ways it is that of learnt jobs, which says too what was promised and when rows were done."""
+    jobs = [one for one in records if one["figure"] == "jobs"]
+    ways = list(dict.fromkeys(one["series"] for one in jobs if one["series"] != PLAIN))
+    if ways != [LEARNT]:
+        return "ways", [_over_plain(of_cell, way)[0] for of_cell in _by_cell(jobs) for way in ways]
     found = []
-    jobs = [one for one in records if one["figure"] == "jobs" and one["series"] in (plain, "learnt")]
-    for (stream, rows, width), of_cell in groupby(sorted(jobs, key=cell), key=cell):
-        by_way: dict[str, dict[int, dict[str, Any]]] = {plain: {}, "learnt": {}}
-        for one in of_cell:
-            by_way[one["series"]][one["round"]] = one
-        both = sorted(by_way[plain].keys() & by_way["learnt"].keys())
-        ours, theirs = ([by_way[way][at] for at in both] for way in ("learnt", plain))
-        ratio = paired_ratio([one["seconds"] for one in ours], [one["seconds"] for one in theirs])
-        earlier = paired_ratio([one["completion_ms_mean"] for one in theirs], [one["completion_ms_mean"] for one in ours])
+    for of_cell in _by_cell(jobs):
+        one, ours, theirs = _over_plain(of_cell, LEARNT)
+        earlier = paired_ratio([it["completion_ms_mean"] for it in theirs], [it["completion_ms_mean"] for it in ours])
         found.append(
-            {"stream": stream, "rows": rows, "width": width, "instances": ours[-1]["instances"], "baseline": plain}
-            | {"series": "learnt", "ratio": ratio.median, "ratio_low": ratio.low, "ratio_high": ratio.high}
+            one
             | {"promised_pct": 100.0 * ours[-1]["promised"]}
             | {"speedup_mean": earlier.median, "speedup_low": earlier.low, "speedup_high": earlier.high}
         )
-    return found
+    return "cost", found
+
+
+def _by_cell(jobs: Records) -> list[Records]:
+    cells = dict.fromkeys(map(_cell, jobs))
+    return [[one for one in jobs if _cell(one) == cell] for cell in cells]
+
+
+def _cell(one: dict[str, Any]) -> tuple[str, int, str]:
+    return one["stream"], one["rows"], one["width"]
+
+
+def _over_plain(of_cell: Records, way: str) -> tuple[dict[str, Any], Records, Records]:
+    """A way over `repartition(k)`, and the rounds of both."""
+    by_way = {series: {one["round"]: one for one in of_cell if one["series"] == series} for series in (PLAIN, way)}
+    both = sorted(by_way[PLAIN].keys() & by_way[way].keys())
+    ours, theirs = ([by_way[series][at] for at in both] for series in (way, PLAIN))
+    ratio = paired_ratio([one["seconds"] for one in ours], [one["seconds"] for one in theirs])
+    stream, rows, width = _cell(ours[-1])
+    told = {"stream": stream, "rows": rows, "width": width, "instances": ours[-1]["instances"], "baseline": PLAIN}
+    found = {"ratio": ratio.median, "ratio_low": ratio.low, "ratio_high": ratio.high}
+    return told | {"series": way} | {name: round(it, 4) for name, it in found.items()}, ours, theirs
+
+
+def _with_others(records: Records, before: Records) -> Records:
+    """With the cells that were measured before and are not among these, narrow rows first."""
+    new = set(map(_cell, records))
+    all_of = [*(one for one in before if _cell(one) not in new), *records]
+    streams = list(dict.fromkeys(one["stream"] for one in all_of))
+    return sorted(all_of, key=lambda one: (one["width"] != "narrow", streams.index(one["stream"]), one["rows"]))

@@ -80,6 +80,24 @@ def test_rounds_of_jobs_become_ratios(figures, tmp_path):
     assert (one["ratio"], one["speedup_mean"], one["promised_pct"]) == (0.8, 1.25, 20.0)
 
 
+def test_rounds_of_all_ways_replace_their_cells_and_leave_the_others(figures, tmp_path):
+    (tmp_path / "ways.json").write_bytes((ROOT / "docs" / "figures" / "ways.json").read_bytes())
+    before = json.loads((tmp_path / "ways.json").read_text("utf-8"))["results"]
+    cell = {"figure": "jobs", "stream": "reach", "rows": 500, "width": "narrow", "instances": 8, "completion_ms_mean": 1.0}
+    wanted_s = {"32 partitions": 9.0, "128 partitions": 8.0, "first run": 7.0, "learnt": 6.0}
+    rounds = [
+        cell | {"round": at, "series": way, "seconds": seconds}
+        for at in range(3)
+        for way, seconds in {"repartition(k)": 10.0, **wanted_s}.items()
+    ]
+    (tmp_path / "printed.json").write_text(json.dumps({"command": "cost_stage", "parameters": {}, "results": rounds}))
+    kept = json.loads(figures["taking"].take(tmp_path / "printed.json", tmp_path, "a machine").read_text("utf-8"))["results"]
+    assert len(kept) == len(before)
+    there = [one for one in kept if (one["stream"], one["rows"], one["width"]) == ("reach", 500, "narrow")]
+    assert {one["series"]: 10.0 * one["ratio"] for one in there} == wanted_s
+    assert all(one in before for one in kept if one not in there)
+
+
 def test_results_of_no_figure_are_refused(figures, tmp_path):
     (tmp_path / "printed.json").write_text('{"command": "micro", "results": []}')
     with pytest.raises(SystemExit, match="micro"):
