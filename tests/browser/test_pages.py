@@ -85,4 +85,4 @@ def test_points_of_curves_say_what_they_stand_for(browser, pages):
     with browser.page(pages["simulate keys"].as_uri()) as page:
         numbers, tips = page.numbers(), page.value(TIPS)
     for row in numbers:
-        assert f"{row['grouping']}: imbalance λ, % {plain(row['imbalance_pct_mean'])} at instances {row['instances']}" in tips
+        assert f"{row['grouping']}: imbalance λ, {plain(row['imbalance_pct_mean'])} % at instances {row['instances']}" in tips

@@ -226,7 +226,6 @@ def test_a_process_that_ends_again_and_again_while_no_row_runs_is_one_clear_erro
 def test_a_child_is_used_where_another_attempt_has_failed(monkeypatch, attempt, skip, elsewhere):
     context = type("Context", (), {"attemptNumber": lambda _: attempt, "partitionId": lambda _: 0})()
     monkeypatch.setattr("evenly.worker.executing.running_task", lambda: context)
-    monkeypatch.setattr("evenly.worker.executing._settled", [True])
     work = Work(Calls(lambda _: os.getpid()), LONG, ("n",), skip=skip, report=False)
     pids = {pid for batch in executor(work)(batches(3)) for pid in batch.column(0).to_pylist()} - {None}
     assert (pids != {os.getpid()}) is elsewhere

@@ -97,6 +97,7 @@ def test_what_is_often_given_for_a_dataframe_has_its_remedy(df):
 
 @pytest.mark.parametrize("key", [F.col, lambda name: [F.col(name)]])
 def test_a_key_can_be_a_column_that_is_named(df, key):
+    df.count()  # so that it is in memory both times
     mapping = evenly.learn_mapping(df, key="user", instances=4)
     assert evenly.learn_mapping(df, key=key("user"), instances=4) == mapping
     placed = evenly.by_key(df, key=df.user, instances=4, mapping=mapping)

@@ -73,7 +73,7 @@ def test_a_full_disk_is_told_in_a_sentence(monkeypatch, capsys, tmp_path):
 
 
 def test_a_path_that_is_no_text_can_stand_on_a_page():
-    texts = dict.fromkeys(("title", "headline", "remark"), "")
+    texts = dict.fromkeys(("title", "headline", "remark", "explained"), "")
     assert "log ?" in rendered("diagnosis", numbers=[], lead="log \udcff", sections=[], tables=[], **texts)
 
 
