@@ -13,8 +13,10 @@ from pyspark.sql import functions as F
 import evenly
 from evenly.costs.group_report import GroupMeter
 from evenly.errors import DamagedData, InvalidParameter, MissingFile
+from evenly.instances import Slots
 from evenly.keys.dkg import DKG
 from evenly.keys.hot_keys import split_hot_keys
+from evenly.spark.keyed import group_learning
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import tests
 
@@ -100,6 +102,16 @@ def test_results_are_those_of_spark_before_and_after_times_are_known(rows, tmp_p
     assert again.times.groups > watch.times.groups
     assert again.mapping.instances == 5
     assert found(timed(rows, summed, 1, times=again.times)) == wanted  # nobody watches
+
+
+def test_a_first_run_is_whole_where_its_pieces_would_be_more_than_there_may_be_instances(spark, monkeypatch):
+    monkeypatch.setattr(group_learning, "session_slots", lambda _: Slots(3_000, "3,000 tasks can run at once"))
+    for instances, pieces in ((3, 15), (2_001, 2_001)):
+        watch = evenly.TimeWatch()
+        evenly.apply_by_key(
+            spark.range(9), lambda group: group, "id long", key="id", instances=instances, balance="time", watch=watch
+        )
+        assert (watch.instances, watch.mapping.instances) == (instances, pieces)
 
 
 def test_times_are_placed_by_and_long_groups_are_named(spark, caplog):

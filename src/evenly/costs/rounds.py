@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from heapq import heapreplace
 from typing import TypeVar
 
 import numpy as np
@@ -53,10 +54,10 @@ def joined(reports: Sequence[Report], instances: int) -> list[Report]:
     That is what so many slots do that take a piece as they come free. Which slot really ran a piece is not told, and there may
     have been more slots or fewer.
     """
-    worked_s = [0.0] * instances
+    worked_s = [(0.0, instance) for instance in range(instances)]
     placed: list[Report] = []
     for report in sorted(reports, key=lambda it: it.instance):
-        least = min(range(instances), key=worked_s.__getitem__)
-        worked_s[least] += report.busy_s
+        least_s, least = worked_s[0]
+        heapreplace(worked_s, (least_s + report.busy_s, least))
         placed.append(replace(report, instance=least))
     return placed

@@ -14,6 +14,7 @@ import numpy as np
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from evenly.checks import MAX_INSTANCES
 from evenly.costs.group_parts import in_parts
 from evenly.costs.group_times import GroupTimes
 from evenly.costs.rounds import group_shares
@@ -89,9 +90,10 @@ class _Counted:
     learner: DKG
 
     def in_pieces(self) -> Mapping:
-        """The mapping over pieces of what its instances do, as far as there are buckets for so many."""
+        """The mapping over pieces of what its instances do, as far as there are buckets for so many and rows are placed over
+        so many."""
         shares = group_shares(self.mapping.instances)
-        if shares.size > self.learner.bucket_count:
+        if shares.size > min(self.learner.bucket_count, MAX_INSTANCES):
             return self.mapping
         pieces = guessed_mapping(self.keys, self.learner, instances=self.mapping.instances, shares=shares)
         return replace(pieces, columns=self.mapping.columns, types=self.mapping.types, chosen=self.mapping.chosen)
