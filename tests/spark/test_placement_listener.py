@@ -145,7 +145,13 @@ CHANGED = {
     "grouped": lambda it: it.withColumn("t", F.lower("t")).groupBy("t", "slot").agg(F.collect_list("v")),
     "filled": lambda it: it.withColumn("t", F.lower("t")).select("v", "t", F.col("slot").alias("s")).groupBy("t", "s").count(),
     "window": lambda it: _ranked(it.filter("v > 3").withColumn("t", F.upper("t")), "t", "slot"),
+    "results": lambda it: _listed(_listed(it).withColumn("t", F.lower("t"))),
+    "counts": lambda it: _listed(it.groupBy("t", "slot").agg(F.count("v").alias("v")).withColumn("t", F.lower("t"))),
 }
+
+
+def _listed(rows):
+    return rows.groupBy("t", "slot").agg(F.collect_list("v").alias("v"))
 
 
 @pytest.mark.parametrize("case", CHANGED)
@@ -164,6 +170,9 @@ def test_a_key_that_was_changed_behind_the_slot_is_told_as_an_error(spark, told,
         placed.select(F.col("t").alias("t"), "slot", F.lower("t").alias("u")).groupBy("t", "slot").agg(F.max("u")),
         placed.select(F.col("t").cast("string"), "slot").groupBy("t", "slot").count(),
         placed.withColumn("t", F.lower("t")).groupBy("t").count(),
+        _listed(_listed(placed)),
+        _listed(_listed(placed).withColumn("u", F.lower("t"))),
+        _listed(placed).withColumn("t", F.lower("t")).groupBy("t").count(),
     ):
         assert evenly.explain(right).apart == ()
 

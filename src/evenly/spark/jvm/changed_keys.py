@@ -14,6 +14,12 @@ from evenly.spark.jvm.plan_roles import column_name
 
 _WRAPPED = ("KnownFloatingPointNormalized", "NormalizeNaNAndZero", "KnownNotNull", "KnownNullable")
 
+_MADE_BY = {
+    "ProjectExec": "projectList",
+    **dict.fromkeys(("HashAggregateExec", "ObjectHashAggregateExec", "SortAggregateExec"), "resultExpressions"),
+}
+"""Operators that compute columns, and what they call them. (Spark puts into an aggregate what is computed of its results.)"""
+
 
 @dataclass(frozen=True)
 class KeyChanged:
@@ -35,13 +41,15 @@ class KeyChanged:
 class ShuffledBy:
     """The columns of a shuffle as they are called in it, and what each is called, by its id, where the plan was followed to.
 
-    `by_slot` says whether a slot is among them; `changed` are those that were found to be computed on the way.
+    `by_slot` says whether a slot is among them; `changed` are those that were found to be computed on the way. `of_results`:
+    what is shuffled are the results of groups that were found where they are.
     """
 
     names: tuple[str, ...]
     ids: dict[int, str]
     by_slot: bool
     changed: frozenset[str] = frozenset()
+    of_results: bool = False
 
     @classmethod
     def of(cls, columns: list[Any], *, by_slot: bool) -> ShuffledBy:
@@ -51,10 +59,11 @@ class ShuffledBy:
 
     def below(self, plan: Any) -> ShuffledBy:
         """The same in what a node of a physical plan reads."""
-        if not self.by_slot or plan.getClass().getSimpleName() != "ProjectExec":
+        columns = _MADE_BY.get(plan.getClass().getSimpleName())
+        if not self.by_slot or columns is None:
             return self
         ids, changed = dict(self.ids), set(self.changed)
-        for made in _each(plan.projectList()):
+        for made in _each(getattr(plan, columns)()):
             if _kind(made) != "Alias" or _id(made) not in ids:
                 continue
             name, value = ids.pop(_id(made)), _value(made.child())

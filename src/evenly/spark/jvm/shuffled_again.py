@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -77,7 +77,8 @@ def _found(plan: Any, above: tuple[ShuffledBy, ...]) -> Iterator[ShuffledAgain |
                 by = shuffle.names
                 yield from shuffle.found(placed_by)
                 # By a part of the key, by other columns, or by more than key and slot another question is asked.
-                if set(placed_by[:-1]) <= set(by) and by != placed_by and not set(placed_by) < set(by):
+                asks_for_less = set(placed_by[:-1]) <= set(by) and by != placed_by and not set(placed_by) < set(by)
+                if asks_for_less and not shuffle.of_results:
                     yield ShuffledAgain(by, placed_by)
             return
         if columns and is_slot(columns[-1]):
@@ -85,7 +86,8 @@ def _found(plan: Any, above: tuple[ShuffledBy, ...]) -> Iterator[ShuffledAgain |
         if columns:
             above = (*above, ShuffledBy.of(columns, by_slot=any(map(is_slot, columns))))
     elif any(word in kind for word in _CONSUMERS) and _groups_by_slot(plan):
-        above = ()  # What is shuffled above are the results of groups that were found where they are.
+        # What is shuffled above are the results of groups that were found where they are.
+        above = tuple(replace(it, of_results=True) for it in above if it.by_slot)
     above = tuple(it.below(plan) for it in above)
     for child in below(plan, kind):
         yield from _found(child, above)
