@@ -130,6 +130,13 @@ def test_few_costly_rows_are_dealt_by_cost_and_the_figures_are_told():
     assert "2,000 rows" in decision.reason
 
 
+def test_nothing_saved_is_told_without_a_sign():
+    costs = learnt(np.arange(400) % 20, np.random.default_rng(0).exponential(1e-6, 400))
+    decision = choose_dealing(costs, 2, rows=400, ways=("in turn",))
+    assert -0.0005 < decision.promised < 0.0
+    assert "saves 0.0% of" in decision.reason
+
+
 def test_the_promise_falls_with_the_root_of_the_rows():
     few, many = (choose_dealing(varied(), 8, rows=rows).promised for rows in (2_000, 200_000))
     assert few > 6.0 * many

@@ -180,7 +180,8 @@ def _routing_s(costs: RoutingCosts, rows: int, row_bytes: float | None, slots: i
 
 def _decided(found: DealingChoice, objective: str, *, spread: float) -> DealingChoice:
     saved, paid = found.promised, found.routing_s / found.even_s
-    told = f"dealing by cost saves {saved:.1%} of {found.even_s:.3g} s for {found.rows:,} rows, routing takes {paid:.1%}"
+    shown = round(saved, 3) + 0.0  # nothing is 0.0 %, not -0.0
+    told = f"dealing by cost saves {shown:.1%} of {found.even_s:.3g} s for {found.rows:,} rows, routing takes {paid:.1%}"
     routers = {"routers": ", by routers", "one router": ", by one router"}.get(found.way, "")
     if found.gain >= LEAST_GAIN and saved >= _CARE * paid:
         return replace(found, reason=f"by cost{routers}: {told}")

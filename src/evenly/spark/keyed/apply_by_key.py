@@ -103,7 +103,15 @@ def apply_by_key(
         mapping, of_pieces = learn_by_time(df if fit_on is None else fit_on, key=key, instances=asked, times=known)
         asked = mapping.instances
     placed, by = placed_by_key(
-        df, key=key, instances=asked, mapping=mapping, fit_on=fit_on, weight=weight, slot=None, remember=remember
+        df,
+        key=key,
+        instances=asked,
+        mapping=mapping,
+        fit_on=fit_on,
+        weight=weight,
+        slot=None,
+        remember=remember,
+        by="apply_by_key",
     )
     rows = sent.of(placed.sortWithinPartitions(*key_columns(names)))
     timed = None if watch is None else timed_results(results.schema, by.instances)

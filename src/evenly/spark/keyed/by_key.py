@@ -111,15 +111,16 @@ def placed_by_key(
     tolerance_pct: float | None = 2.0,
     seed: int = 0,
     remember: Where | None,
+    by: str = "by_key",
 ) -> tuple[DataFrame, Mapping]:
-    """As `by_key`, and the mapping that rows were placed by."""
+    """As `by_key`, and the mapping that rows were placed by; `by` is the call that errors are to name."""
     check_frame(df)
     check_not_learnt(mapping, weight)
     asked = asked_instances(instances, same_rows=fit_on is None and remember is None)
     names = key_names(df, key)
     if slot is not None:
         check_new_column(df, slot, "slot")
-    kept = memory(df, remember, names, asked, mapping=mapping, weight=weight, by="by_key")
+    kept = memory(df, remember, names, asked, mapping=mapping, weight=weight, by=by)
     if mapping is None:
         _check_learnable(df, fit_on, slot)
         learnt_on = df if fit_on is None else fit_on
