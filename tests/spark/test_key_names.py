@@ -136,6 +136,10 @@ def test_names_that_differ_in_case_alone_are_two_where_case_counts(spark):
         for key in ("k", "K"):
             ours = evenly.aggregate_by_key(df, COUNTS, key=key, instances=2)
             assert sorted(map(tuple, ours.collect())) == sorted(map(tuple, df.groupBy(key).count().collect()))
+        counts = evenly.Merging(len, lambda partials: pd.DataFrame({"K": [sum(partials)]}), "K bigint")
+        ours = evenly.aggregate_by_key(df, counts, key="k", instances=2)
+        assert ours.columns == ["k", "K"]
+        assert sorted(map(tuple, ours.collect())) == [(0, 20), (1, 20), (2, 20)]
         with pytest.raises(UnknownColumn):
             evenly.by_key(df, key="ID", instances=2)
     finally:

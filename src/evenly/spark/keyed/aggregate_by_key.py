@@ -19,7 +19,7 @@ from evenly.keys.split_mapping import SplitMapping, SplitWay
 from evenly.spark.frames import check_frame
 from evenly.spark.keyed.group_learning import split_by_time
 from evenly.spark.keyed.group_timing import Balance, SavedTimes, check_watch, known_times, timed_results, with_reports
-from evenly.spark.keyed.keys import Key, check_distinct, key_columns, key_id, key_names, type_names
+from evenly.spark.keyed.keys import Key, case_sensitive, check_distinct, key_columns, key_id, key_names, type_names
 from evenly.spark.keyed.layout import lay_out
 from evenly.spark.keyed.learning import Weight
 from evenly.spark.keyed.merging import Merging
@@ -150,8 +150,9 @@ class _Run:
         self.keys = df.select(*key_columns(names)).schema
         self.results = Results.of(df.sparkSession, merging.schema)
         self.values = self.results.schema
-        taken = {name.lower() for name in self.keys.names}
-        twice = [name for name in self.values.names if name.lower() in taken]
+        fold = str if case_sensitive(df) else str.lower
+        taken = set(map(fold, self.keys.names))
+        twice = [name for name in self.values.names if fold(name) in taken]
         if twice:
             raise ColumnConflict(
                 f"the schema of the aggregate names {', '.join(map(repr, twice))}, a key column, which is added anyway: "
