@@ -77,6 +77,10 @@ def told(spark):
         evenly.by_key(df, key="user", instances=2, remember="/data/users")
     except evenly.EvenlyError as error:
         results["remember"] = f"{type(error).__name__}: {error}"
+    try:
+        evenly.apply_by_key(df, total, schema, key="user", instances=2, remember="/data/users")
+    except evenly.EvenlyError as error:
+        results["remember groups"] = str(error)
     return results
 
 
