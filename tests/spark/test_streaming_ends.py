@@ -10,8 +10,9 @@ import evenly
 from evenly.errors import (
     ImmovableState,
 )
+from evenly.spark.jvm.last_batch import end_with_batch
 from evenly.spark.streaming import keyed_query
-from waiting import until
+from waiting import PATIENT_S, until
 
 
 def test_what_ends_the_query_is_raised(visits):
@@ -146,3 +147,57 @@ def test_a_change_of_the_mapping_lets_the_batch_end_that_runs(visits):
     assert query.mapping.version == 2
     assert {number for number, _ in written} == {0, 1, 2}
     assert sorted(user or "" for _, user in written) == sorted(user or "" for (user,) in visits.expected("user"))
+
+
+def test_a_query_that_is_being_started_begins_no_batch_either(spark, tmp_path):
+    """It was waited for as long as one batch followed another."""
+    rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
+    for attempt in range(5):  # one of which comes before its first batch
+        writer = rows.writeStream.format("noop").option("checkpointLocation", str(tmp_path / str(attempt)))
+        query = writer.start()
+        waiter = threading.Thread(target=end_with_batch, args=(query,), daemon=True)
+        waiter.start()
+        try:
+            waiter.join(60)
+            assert not waiter.is_alive()
+            assert not query.isActive
+        finally:
+            query.stop()
+
+
+@pytest.mark.usefixtures("rocksdb")
+def test_the_end_of_another_query_is_told_while_a_change_waits_for_its_batch(spark, visits, tmp_path):
+    visits.add(50, files=2)
+    inside, go_on = threading.Event(), threading.Event()
+
+    def slow(batch, number):
+        batch.collect()
+        if number == 1:
+            inside.set()
+            go_on.wait(PATIENT_S)
+
+    query = evenly.stream_by_key(
+        visits.stream(),
+        lambda placed: placed.dropDuplicates(["user", "slot"]).writeStream.foreachBatch(slow),
+        key="user",
+        instances=INSTANCES,
+        checkpoint=visits.checkpoint,
+        mapping=by_hash(),
+        controller=False,
+    )
+    other = spark.readStream.format("rate").load().writeStream.format("noop")
+    other = other.option("checkpointLocation", str(tmp_path / "other")).start()
+    change = threading.Thread(target=lambda: query.change_mapping(turned(by_hash())), daemon=True)
+    try:
+        assert inside.wait(PATIENT_S)
+        change.start()
+        until(lambda: not query.query.isActive, "the change waits")
+        assert not evenly.await_any_termination(spark, 0.1)
+        other.stop()
+        assert evenly.await_any_termination(spark, PATIENT_S)
+        assert change.is_alive()
+    finally:
+        go_on.set()
+        change.join(PATIENT_S)
+        query.stop()
+    assert query.mapping.version == 2

@@ -34,12 +34,14 @@ def end_with_batch(query: StreamingQuery) -> None:
 
 
 def _begin_no_more(query: StreamingQuery) -> None:
-    """What `stop` does first, and without the interrupt that it goes on with."""
+    """What `stop` does first, and without the interrupt that it goes on with.
+
+    A query that is still being started is ended as well, as by `stop`: what is not told now it would not hear later.
+    """
     state: Any = query._jsq.streamingQuery().state()
-    active = state.get().getClass()
-    if active.getSimpleName() == "ACTIVE$":
-        name = str(active.getName()).replace("ACTIVE$", "TERMINATED$")
-        state.compareAndSet(state.get(), active.getClassLoader().loadClass(name).getField("MODULE$").get(None))
+    there = state.get().getClass()
+    name = f"{there.getName().rpartition('.')[0]}.TERMINATED$"
+    state.set(there.getClassLoader().loadClass(name).getField("MODULE$").get(None))
 
 
 def _is_there(query: StreamingQuery) -> bool:

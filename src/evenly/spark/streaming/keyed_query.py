@@ -65,8 +65,9 @@ class KeyedQuery(RunningQuery):
         query.mapping.version, query.changes, query.refusals
 
     It stands for one query over all the times that it is stopped and started for a new mapping. `query` is the
-    `StreamingQuery` that runs now (during a change: that was stopped), and `runId`, `status` and progress are that run's.
-    Wait for this object rather than for that one.
+    `StreamingQuery` that runs now (during a change: that is stopped), and `runId`, `status` and progress are that run's.
+    Wait for this object rather than for that one, and stop this one: a stop of that one while a change waits for its batch is
+    taken for the change's own, and the query starts again.
     """
 
     def __init__(self, pipeline: Pipeline, store: MappingStore, controller: DriftController | None) -> None:
@@ -285,7 +286,7 @@ class KeyedQuery(RunningQuery):
                 self._look_for_the_end()
                 return machine.checked
             case do.StopRun():
-                with forgotten_end(self._pipeline.spark, self.id):
+                with forgotten_end(self._pipeline.spark, self._query):
                     end_with_batch(self._query)
                     self._stopped_at_s = time.monotonic()
                     self._query.stop()
