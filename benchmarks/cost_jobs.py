@@ -30,7 +30,6 @@ from evenly.errors import InvalidParameter
 from evenly.lab.papers.applications.catalogue import DOCUMENTS_FILE, _lengths, reach_application, tweet_application
 from evenly.lab.papers.recorded_data import DATA_VARIABLE, find_recorded
 from evenly.lab.trials.rows import Stamped, TimedBatch, Trial
-from evenly.spark.costs.options import FirstRun
 
 K, FILES = 8, 4
 SIZES = (500, 2_000, 10_000, 100_000)
@@ -43,12 +42,12 @@ WAYS = {
     "32": "32 partitions",
     "128": "128 partitions",
     "first": "first run",
-    "pieces": "first run in pieces",
+    "whole": "first run, not in pieces",
     "learnt": "learnt",
 }
 """The ways as they are asked for, and as they are told."""
-USUAL_WAYS = [short for short in WAYS if short != "pieces"]
-PLAIN, FIRST, PIECES, LEARNT = WAYS["k"], WAYS["first"], WAYS["pieces"], WAYS["learnt"]
+USUAL_WAYS = [short for short in WAYS if short != "whole"]
+PLAIN, FIRST, WHOLE, LEARNT = WAYS["k"], WAYS["first"], WAYS["whole"], WAYS["learnt"]
 PARTITIONS = {PLAIN: K, WAYS["32"]: 32, WAYS["128"]: 128}
 JOB_S, BYTES_PER_S, WRITTEN_PER_S, LONGER = 0.7, 60e6, 200e6, 1.1
 """For the estimate: what a job takes that costs nothing, how fast wide rows are shuffled and written, and how much longer than
@@ -268,7 +267,7 @@ def _rounds(trial: Trial, folder: Path, cell: Cell, ways: Sequence[str], numbers
 def _ran(trial: Trial, df: DataFrame, way: str, model: CostModel) -> tuple[TimedBatch, evenly.CostWatch | None]:
     if way in PARTITIONS:
         return trial.round_robin(df, PARTITIONS[way]), None
-    return _by_cost(trial, df, model if way == LEARNT else None, "in pieces" if way == PIECES else "evenly")
+    return _by_cost(trial, df, model if way == LEARNT else None, pieces=False if way == WHOLE else None)
 
 
 def formula(model: CostModel, rows: int) -> float:
@@ -278,14 +277,14 @@ def formula(model: CostModel, rows: int) -> float:
 
 
 def _by_cost(
-    trial: Trial, df: DataFrame, costs: CostModel | None, first_run: FirstRun = "evenly"
+    trial: Trial, df: DataFrame, costs: CostModel | None, *, pieces: bool | None = None
 ) -> tuple[TimedBatch, evenly.CostWatch]:
     watch = evenly.CostWatch()
     function = Stamped(trial.function)
 
     def grouped() -> DataFrame:
         return evenly.apply_by_cost(
-            df, function, trial.schema, cost_key="key", instances=K, costs=costs, first_run=first_run, watch=watch
+            df, function, trial.schema, cost_key="key", instances=K, costs=costs, pieces=pieces, watch=watch
         )
 
     return trial.measured(grouped), watch

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from typing import Any
 
-from cost_jobs import FIRST, LEARNT, PARTITIONS, PIECES, PLAIN, K
+from cost_jobs import FIRST, LEARNT, PARTITIONS, PLAIN, WHOLE, K
 from cost_parts import APPLICATIONS, Bar, Rows, table
 from evenly.lab.trials.paired import PairedRatio, paired_ratio
 
@@ -22,7 +22,7 @@ def show_jobs(rows: Rows) -> list[Bar]:
     count = max(map(len, by_cell.values()), default=0)
     print(f"Whole job, k = {K} on {K} slots: medians of {count} paired ratios, and where the true median is\n")
     headings = ["costs", "rows", "width", "repartition(k) s"]
-    headings += [f"{ours} / {theirs}" for ours in (FIRST, PIECES, LEARNT) for theirs in PARTITIONS]
+    headings += [f"{ours} / {theirs}" for ours in (FIRST, WHOLE, LEARNT) for theirs in PARTITIONS]
     table([*headings, "promised", "with sqrt(2 ln k)", "gained", "completion", "decision"], lines)
     return bars
 
@@ -47,7 +47,7 @@ def _line(case: tuple[str, str, str], rounds: Rows, bars: list[Bar]) -> list[str
     label = ", ".join(case)
     cells = []
     ratios: dict[tuple[str, str], PairedRatio] = {}
-    for ours in (FIRST, PIECES, LEARNT):
+    for ours in (FIRST, WHOLE, LEARNT):
         for theirs in PARTITIONS:
             found = _ratio(rounds, "seconds", ours, theirs)
             cells.append("" if found is None else str(found))

@@ -209,7 +209,7 @@ def main() -> None:
     parser.add_argument("--costs", default=",".join(COSTS), help="of the part jobs")
     parser.add_argument("--sizes", default=",".join(map(str, SIZES)), help="rows, of the part jobs")
     parser.add_argument("--widths", default=",".join(WIDTHS), help="of the part jobs")
-    parser.add_argument("--ways", default=",".join(USUAL_WAYS), help="of the part jobs; also: pieces")
+    parser.add_argument("--ways", default=",".join(USUAL_WAYS), help="of the part jobs; also: whole")
     parser.add_argument("--bound-s", type=float, default=10.0, help="the least that a job of the part jobs can take")
     parser.add_argument("--out", type=Path, help="a file of JSON lines for the rounds of the part jobs, which goes on with it")
     parser.add_argument("--quick", action="store_true", help="jobs: 2,000 narrow rows, one round of 2 s; other parts: small")

@@ -60,7 +60,7 @@ def cost(work: Work) -> Rows:
         kwargs["costs"] = str(work.folder / "costs.json")
     else:
         kwargs["cost_key"] = "g"
-        kwargs["first_run"] = "in pieces" if work.schedule.seed // 3 % 2 else "evenly"
+        kwargs["pieces"] = bool(work.schedule.seed // 3 % 2)
     try:
         found = evenly.apply_by_cost(rows, called, RESULT, **kwargs).collect()
     except Exception as error:

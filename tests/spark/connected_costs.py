@@ -41,6 +41,7 @@ def told(spark):
     learnt = evenly.apply_by_cost(df, double, "twice long, kind int", cost_key="kind", instances=2, watch=watch)
     results["ready before"] = watch.ready
     results["learnt"] = sorted(row.twice for row in learnt.collect()) == [2 * at for at in range(ROWS)]
+    results["in pieces"] = watch.decision.way == "in pieces" and len(watch.reports) == 4 * 2
     results["reported"] = sum(report.rows for report in watch.reports)
     results["keys"] = watch.costs.keys
     reused = evenly.apply_by_cost(
@@ -51,7 +52,7 @@ def told(spark):
     meter = CostMeter()
     meter.add(np.repeat(ids, 120), np.repeat([0.05, 0.001, 0.001, 0.001, 0.001], 120))
     model, watch = evenly.CostModel(["kind"]).learn(meter.report(instance=0)), evenly.CostWatch()
-    dealt = evenly.apply_by_cost(df, double, "twice long, kind int", costs=model, instances=3, watch=watch)
+    dealt = evenly.apply_by_cost(df, double, "twice long, kind int", costs=model, instances=3, pieces=False, watch=watch)
     results["dealt"] = sorted(row.twice for row in dealt.collect()) == [2 * at for at in range(ROWS)]
     results["decision"] = watch.decision.reason
     results["estimated"] = [report.estimated_s for report in watch.reports]

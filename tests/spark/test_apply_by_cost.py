@@ -67,7 +67,7 @@ def test_without_a_model_nothing_is_run_at_the_call_and_every_row_once_by_the_ac
     )
     assert list(tmp_path.iterdir()) == []
     assert not watch.ready
-    assert watch.decision.reason == "evenly: nothing is known of costs yet"
+    assert watch.decision.reason.startswith("in pieces: nothing is known of costs yet")
     assert "it is filled by the first action" in watch._repr_html_()
     assert sorted(row.twice for row in result.collect()) == [2 * at for at in range(ROWS)]
     called = sorted(int(line) for path in tmp_path.iterdir() for line in path.read_text().split())
@@ -158,7 +158,7 @@ def test_without_adaptive_execution_too(spark, model):
 
 def test_spark_alone_does_not_give_them_the_same_work(spark):
     """What the tests above would find if nothing were scheduled."""
-    rows = evenly.apply_by_cost(kinds(spark), Placed(), Placed.schema, instances=INSTANCES, costs=CostModel("kind")).collect()
+    rows = evenly.apply_by_cost(kinds(spark), Placed(), Placed.schema, instances=INSTANCES, pieces=False).collect()
     assert imbalance_pct(loads_ms(rows, INSTANCES)) > 3.0
 
 

@@ -136,7 +136,7 @@ def test_measured_times_decide_where_one_group_is_longer_than_a_share(rows, clus
 
 def test_costs_are_dealt_over_the_slots(rows):
     watch = evenly.CostWatch()
-    found = evenly.apply_by_cost(rows.limit(20), lambda row: row.v, "v long", cost_key="user", watch=watch)
+    found = evenly.apply_by_cost(rows.limit(20), lambda row: row.v, "v long", cost_key="user", watch=watch, pieces=False)
     assert found.rdd.getNumPartitions() == SLOTS
     assert (watch.instances, watch.chosen[:16]) == (SLOTS, "as many as slots")
 

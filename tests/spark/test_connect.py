@@ -81,6 +81,7 @@ def test_apply_by_cost_works_on_connect(both):
     assert told["learnt"]
     assert told["reused"]
     assert told["dealt"]
+    assert told["in pieces"]
     assert told["decision"].startswith("by cost")
     assert max(told["estimated"]) < 1.05 * min(told["estimated"])
     assert not told["ready before"]

@@ -10,7 +10,7 @@ from pyspark import cloudpickle
 from pyspark.sql import functions as F
 
 import evenly
-from evenly.costs.rounds import piece_of
+from evenly.costs.rounds import ROUNDS, piece_of
 from evenly.errors import InvalidParameter
 from evenly.spark.costs.dealing import deal_in_pieces
 from evenly.spark.costs.row_ids import content_hash
@@ -26,7 +26,7 @@ def frame(spark, rows=ROWS):
 
 
 def in_pieces(df, function, schema, **more):
-    return evenly.apply_by_cost(df, function, schema, instances=INSTANCES, first_run="in pieces", **more)
+    return evenly.apply_by_cost(df, function, schema, instances=INSTANCES, pieces=True, **more)
 
 
 def test_every_row_is_run_once_and_told_by_the_slot_that_ran_it(spark):
@@ -38,10 +38,10 @@ def test_every_row_is_run_once_and_told_by_the_slot_that_ran_it(spark):
     assert plan.count("Exchange") == 1
     rows = result.collect()
     assert sorted(row.id for row in rows) == list(range(ROWS))
-    counts = np.bincount([row.instance for row in rows]).reshape(3, INSTANCES)
-    assert np.abs(counts - ROWS / INSTANCES * np.array([[12], [3], [1]]) / 16).max() <= 6
+    counts = np.bincount([row.instance for row in rows]).reshape(ROUNDS, INSTANCES)
+    assert np.abs(counts - ROWS / INSTANCES * np.array([[16], [12], [3], [1]]) / 32).max() <= 6
     assert np.ptp(counts.sum(axis=0)) <= 4  # one for each partition of the input
-    assert len(watch.reports) == 3 * INSTANCES
+    assert len(watch.reports) == ROUNDS * INSTANCES
     assert watch.busy_s.size >= INSTANCES
     assert watch.busy_s.sum() == pytest.approx(sum(report.busy_s for report in watch.reports))
     assert (watch.costs.rows, watch.costs.batch_rows, watch.costs.keys) == (ROWS, ROWS, 5)
@@ -82,7 +82,7 @@ def test_where_small_pieces_lose_rows_go_out_evenly(spark, more):
     watch = evenly.CostWatch()
     rows = in_pieces(frame(spark, 60), lambda row: row.id, "id long", cost_key="kind", watch=watch, **more).collect()
     assert len(rows) == 60
-    assert watch.decision.reason.startswith("evenly: nothing is known of costs yet, and small pieces are not for")
+    assert watch.decision.reason.startswith("evenly: nothing is known of costs yet; small pieces are not for")
     assert len(watch.reports) == INSTANCES
 
 
@@ -93,5 +93,19 @@ def test_what_is_known_is_dealt_by_cost_and_nothing_else_is_taken(spark):
     empty = evenly.CostWatch()
     in_pieces(frame(spark), Placed(), Placed.schema, costs=evenly.CostModel(("kind",)), watch=empty)
     assert empty.decision.way == "in pieces"
-    with pytest.raises(InvalidParameter, match="first_run must be one of 'evenly', 'in pieces', got 'pieces'"):
-        evenly.apply_by_cost(frame(spark), Placed(), Placed.schema, instances=2, first_run="pieces")
+    with pytest.raises(InvalidParameter, match="pieces must be True, False or None, got 'always'"):
+        evenly.apply_by_cost(frame(spark), Placed(), Placed.schema, instances=2, pieces="always")
+
+
+def test_a_first_run_goes_in_pieces_unless_fewer_instances_than_slots_were_asked_for(spark):
+    """More calls at a time than instances would be a surprise."""
+    slots = spark.sparkContext.defaultParallelism
+    for instances, way in ((slots, "in pieces"), ("auto", "in pieces"), (slots - 1, "evenly")):
+        watch = evenly.CostWatch()
+        ran = evenly.apply_by_cost(frame(spark, 60), Placed(), Placed.schema, cost_key="kind", instances=instances, watch=watch)
+        assert watch.decision.way == way
+        assert ran.count() == 60
+        assert len(watch.reports) == (ROUNDS * slots if way == "in pieces" else slots - 1)
+    whole = evenly.CostWatch()
+    evenly.apply_by_cost(frame(spark, 60), Placed(), Placed.schema, instances=slots, pieces=False, watch=whole)
+    assert whole.decision.way == "evenly"

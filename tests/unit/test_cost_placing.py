@@ -205,3 +205,39 @@ def test_many_bytes_are_dealt_in_turn_and_few_by_routers():
     long = varied(rows=500, mean_s=10.0)  # the start of Python is nothing to these, and what is left over is a row or two
     assert choose_dealing(long, 8, rows=500, partitions=4, row_bytes=100.0).way == "one router"
     assert choose_dealing(long, 8, rows=500, partitions=4).reason.startswith("by cost, by routers: ")
+
+
+def noise(mean_s=0.02, rows=2_000):
+    """The key does not tell what rows cost."""
+    return learnt(np.arange(rows) % 20, np.random.default_rng(3).gamma(0.5, 2.0 * mean_s, rows))
+
+
+@pytest.mark.parametrize("objective", ["completion", "batch-time"])
+def test_what_no_key_tells_goes_out_in_pieces_where_that_saves_more_than_their_tasks_take(objective):
+    def way(model, rows=2_000, **more):
+        return choose_dealing(model, 8, rows=rows, slots=8, objective=objective, **more)
+
+    cut = way(noise(), pieces=True)
+    assert cut.way == "in pieces"
+    assert not cut.by_cost
+    assert cut.gain > 0.01
+    assert cut.reason.startswith("in pieces: small pieces save ")
+    assert "their tasks take" in cut.reason
+    assert way(noise()).way == "evenly"
+    assert way(noise(mean_s=0.0004), pieces=True).way == "evenly", "a batch of a tenth of a second"
+    assert way(noise(), rows=2_000_000, pieces=True).way == "evenly", "so many rows even out"
+    assert way(alike(), pieces=True).way == "evenly"
+
+
+def test_what_a_key_tells_goes_out_by_cost_all_the_same():
+    assert choose_dealing(varied(mean_s=0.08), 8, rows=2_000, pieces=True).by_cost
+    assert choose_dealing(varied(mean_s=0.08), 8, rows=2_000, pieces=True, objective="batch-time").by_cost
+
+
+def test_a_giant_among_many_wide_rows_goes_out_in_pieces():
+    """Routers see it when half of the others are dealt, and wide rows are not for one router."""
+    rows = 100_000
+    costs = learnt(np.minimum(np.arange(rows), 1), np.r_[0.3 / 0.7 * (rows - 1) * 3e-4, np.full(rows - 1, 3e-4)])
+    choice = choose_dealing(costs, 8, rows=rows, row_bytes=1e4, slots=2, pieces=True)
+    assert choice.way == "in pieces"
+    assert choice.gain > 0.05

@@ -11,11 +11,12 @@ import numpy as np
 
 from evenly.costs.chance import unevenness
 from evenly.costs.model import CostModel
+from evenly.costs.rounds import ROUNDS, left_by_pieces
 from evenly.costs.shrinkage import seen_once
 from evenly.errors import InvalidParameter
 
 DealingWay = Literal["evenly", "in pieces", "in turn", "routers", "one router"]
-"""The same number of rows to each instance; in three rounds of pieces, each smaller; by cost: in turn from the costliest row
+"""The same number of rows to each instance; in four rounds of pieces, each smaller; by cost: in turn from the costliest row
 down, by a router for each part of the input, or by one router for all rows."""
 DEALING_WAYS: tuple[DealingWay, ...] = ("in turn", "routers", "one router")
 
@@ -26,6 +27,7 @@ class RoutingCosts:
 
     By the row and the byte as `benchmarks/cost_stage.py --part routing` measures cpu time; fixed times (a larger plan, sorts,
     code to compile, calls of the JVM) by rows that cost nothing, `--part fixed`, on two cores with Python already started.
+    Pieces take no more by the row than `repartition(k)`, but `task_s` of cpu for each task more.
 
     Rows are dealt where they are read, so what is by the row and the byte is shared by as many tasks as there are slots:
     `turn` in turn, `router` through Python. `gather` is what one router takes more: a stage of its own, through one task.
@@ -40,14 +42,16 @@ class RoutingCosts:
     gather_fixed_s: float = 0.08
     gather_row_s: float = 2e-6
     gather_byte_s: float = 3e-9
+    pieces_fixed_s: float = 0.05
+    task_s: float = 0.018
 
 
 @dataclass(frozen=True)
 class DealingChoice:
     """How a batch is dealt, and by which figures.
 
-    `even_s` is the expected time of the batch dealt evenly, `cost_s` by cost with all that routing takes, `routing_s`; 0
-    where nothing is known. `reason` says it in words.
+    `even_s` is the expected time of the batch dealt evenly, `cost_s` by cost (or in pieces) with all that takes, `routing_s`;
+    0 where nothing is known. `reason` says it in words.
     """
 
     way: DealingWay = "evenly"
@@ -87,27 +91,34 @@ _LEFT_BY_ROUTERS = 1.5
 _LEFT_IN_TURN = 1.3
 
 
-_UNKNOWN_SPREAD = 1.5
-_LEAST_UNEVEN = 0.02
-_MOST_BYTES = 64 << 20
+MOST_PIECES = 1_024
+"""Beyond that the driver, which starts tasks one after the other, is too long at it for the last and smallest pieces."""
 
 
-def choose_first_dealing(instances: int, *, rows: int | None, size_bytes: int | None) -> DealingChoice:
-    """Decide for a batch of which no costs are known, where pieces were asked for.
+def against_pieces(instances: int, *, slots: int | None, pieces: bool | None = None) -> str:
+    """Why rows do not go out in pieces, where they could; "" if nothing is against it. `pieces` is what was asked for.
 
-    In pieces, unless there are so many rows that equal parts come out even whatever they cost. Where their number is not known
-    64 MiB are that many.
+    None: in pieces, where so many instances fill all `slots` (None: not known). On fewer instances than slots more than one
+    piece of an instance would run at a time, and whoever asked for few may have meant no more calls at a time.
     """
-    unknown = "nothing is known of costs yet"
+    if pieces is False:
+        return "each instance is to be one task"
     if instances == 1:
-        return DealingChoice(reason="evenly: there is one instance")
-    if rows and unevenness(_UNKNOWN_SPREAD, rows, instances) < _LEAST_UNEVEN:
-        return DealingChoice(rows=rows, reason=f"evenly: {unknown}, and {rows:,} rows even out")
-    if not rows and size_bytes is not None and size_bytes > _MOST_BYTES:
-        return DealingChoice(reason=f"evenly: {unknown}, and the rows of {size_bytes >> 20:,} MiB even out")
-    return DealingChoice(
-        "in pieces", rows or 0, reason=f"in pieces: {unknown}, and slots that are free first take the small ones"
-    )
+        return "there is one instance"
+    if not pieces:
+        if slots is None or instances < slots:
+            there = "may be more slots" if slots is None else f"are more slots ({slots:,})"
+            return f"there {there} than instances ({instances:,}), and pieces would run on all of them"
+        if ROUNDS * instances > MOST_PIECES:
+            return f"{ROUNDS * instances:,} pieces would take too long to start"
+    return ""
+
+
+def choose_first_dealing(against: str, *, unknown: str = "nothing is known of costs yet") -> DealingChoice:
+    """Decide for a batch of which too little is known to deal it by cost: in pieces, if nothing is `against` it."""
+    if against:
+        return DealingChoice(reason=f"evenly: {unknown}; {against}")
+    return DealingChoice("in pieces", reason=f"in pieces: {unknown}, and slots that are free first take the small ones")
 
 
 def choose_dealing(
@@ -120,16 +131,17 @@ def choose_dealing(
     slots: int | None = None,
     objective: str = "completion",
     ways: Sequence[DealingWay] = DEALING_WAYS,
+    pieces: bool = False,
     costs: RoutingCosts | None = None,
 ) -> DealingChoice:
     """Decide for a batch of `rows` rows of `row_bytes` bytes, read in `partitions` parts by tasks on `slots` slots.
 
     None: not known. Then it is decided with care: evenly if the number of rows is not known, no single router if the bytes
-    are not, as many parts as instances. `ways` are those by cost that there are.
+    are not, as many parts as instances. `ways` are those by cost that there are, `pieces` whether there are pieces.
 
-    By cost where that is expected to save 1 % of the batch's time after routing is paid, and half as much again as routing
-    takes. The objective "completion" gains by
-    the order of rows within an instance too, so there routing may take 1.5 % of the time and save nothing of it.
+    By cost, or in pieces, where that is expected to save 1 % of the batch's time after routing is paid, and half as much again
+    as routing takes; of the two what ends first. The objective "completion" gains by the order of rows within an instance
+    too, so there dealing by cost may take 1.5 % more of the time than the other ways.
     """
     if instances < 1:
         raise InvalidParameter(f"instances must be at least 1, got {instances}")
@@ -146,7 +158,16 @@ def choose_dealing(
     parts = max(partitions or instances, 1)
     even_s = load_s * (1.0 + giant * (1.0 - 1.0 / instances) + unevenness(every, rows, instances))
     explained = math.sqrt(max(every**2 - left**2, 0.0))
-    routing_s = _routing_s(costs or RoutingCosts(), rows, row_bytes, max(slots or instances, 1))
+    paid = costs or RoutingCosts()
+    busy_slots = max(slots or instances, 1)
+    routing_s = _routing_s(paid, rows, row_bytes, busy_slots)
+    otherwise = DealingChoice(rows=rows, even_s=even_s, cost_s=even_s)
+    if pieces:
+        pieces_s = paid.pieces_fixed_s + (ROUNDS - 1) * instances * paid.task_s / busy_slots
+        left_s = load_s * left_by_pieces(unevenness(every, rows, instances), giant, instances)
+        cut = DealingChoice("in pieces", rows, even_s, load_s + left_s + pieces_s, pieces_s)
+        if _pays(cut):
+            otherwise = cut
     found = []
     for way in ways:
         if way == "one router" and row_bytes is None:
@@ -164,7 +185,7 @@ def choose_dealing(
         remainder = unevenness(explained, rows, instances) * min(1.0, share)
         cost_s = load_s * (crowded + math.hypot(unevenness(left, rows, instances), remainder)) + routing_s[way]
         found.append(DealingChoice(way, rows, even_s, cost_s, routing_s[way]))
-    return _decided(min(found, key=lambda one: one.cost_s), objective, spread=explained + giant)
+    return _decided(min(found, key=lambda one: one.cost_s), otherwise, objective, spread=explained + giant)
 
 
 def _routing_s(costs: RoutingCosts, rows: int, row_bytes: float | None, slots: int) -> dict[DealingWay, float]:
@@ -178,17 +199,29 @@ def _routing_s(costs: RoutingCosts, rows: int, row_bytes: float | None, slots: i
     }
 
 
-def _decided(found: DealingChoice, objective: str, *, spread: float) -> DealingChoice:
-    saved, paid = found.promised, found.routing_s / found.even_s
-    shown = round(saved, 3) + 0.0  # nothing is 0.0 %, not -0.0
-    told = f"dealing by cost saves {shown:.1%} of {found.even_s:.3g} s for {found.rows:,} rows, routing takes {paid:.1%}"
+def _decided(found: DealingChoice, otherwise: DealingChoice, objective: str, *, spread: float) -> DealingChoice:
+    """The best way by cost, or the other one."""
+    told = _told(found, "dealing by cost saves", "routing takes")
     routers = {"routers": ", by routers", "one router": ", by one router"}.get(found.way, "")
-    if found.gain >= LEAST_GAIN and saved >= _CARE * paid:
+    if _pays(found) and found.cost_s <= otherwise.cost_s:
         return replace(found, reason=f"by cost{routers}: {told}")
     with_care_s = found.cost_s + (_CARE - 1.0) * found.routing_s
-    if objective == "completion" and spread >= _LEAST_SPREAD and with_care_s <= (1.0 + _MOST_FOR_COMPLETION) * found.even_s:
+    limit_s = (1.0 + _MOST_FOR_COMPLETION) * otherwise.cost_s
+    if objective == "completion" and spread >= _LEAST_SPREAD and with_care_s <= limit_s:
         return replace(found, reason=f"by cost{routers}, short rows first: {told}")
+    if otherwise.way == "in pieces":
+        return replace(otherwise, reason=f"in pieces: {_told(otherwise, 'small pieces save', 'their tasks take')}")
     return replace(found, way="evenly", reason=f"evenly: {told}")
+
+
+def _pays(choice: DealingChoice) -> bool:
+    return choice.gain >= LEAST_GAIN and choice.promised >= _CARE * choice.routing_s / choice.even_s
+
+
+def _told(choice: DealingChoice, saves: str, takes: str) -> str:
+    shown = round(choice.promised, 3) + 0.0  # nothing is 0.0 %, not -0.0
+    paid = choice.routing_s / choice.even_s
+    return f"{saves} {shown:.1%} of {choice.even_s:.3g} s for {choice.rows:,} rows, {takes} {paid:.1%}"
 
 
 def _spread(model: CostModel, rows: int, load_s: float) -> tuple[float, float, float]:

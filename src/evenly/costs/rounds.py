@@ -2,7 +2,7 @@
 
 Spark starts tasks in the order of their numbers as slots come free. A slot that got costly rows is still at its large piece
 when the others take the small ones. Nothing need be known of costs for that; where they are all alike, all that it takes are
-the additional tasks of each instance: two for rows, four for groups, which are fewer and differ more.
+the additional tasks of each instance: three for rows, four for groups, which are fewer and differ more.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ from evenly.costs.report import InstanceReport
 from evenly.costs.turns import first_instance
 from evenly.kernels.types import F64, I64
 
-ROUNDS = 3
-ENDS = (3 << 30, 15 << 28)
-"""Of 2^32: each round has 3/4 of what is left over, and the last one the rest."""
+ENDS = (16 << 27, 28 << 27, 31 << 27)
+"""Of 2^32: the first round has half of all rows, each later one 3/4 of what is left over, and the last one the rest."""
+ROUNDS = len(ENDS) + 1
 TURNS = 2**31 - 1
 BY_TURN, BY_PART = 3_242_174_889, 2_447_445_414
 """2^32 over the plastic number and over its square: sums of multiples of both lie evenly in 2^32."""
+_AFTER_A_GIANT = 0.65
 _OF_GROUPS = (1 / 2, 1 / 4, 1 / 8, 1 / 16, 1 / 16)
 
 Report = TypeVar("Report", InstanceReport, GroupReport)
@@ -33,6 +34,18 @@ Report = TypeVar("Report", InstanceReport, GroupReport)
 def shares(instances: int) -> F64:
     """The part of all rows that each piece gets, in the order in which Spark starts them."""
     return np.repeat(np.diff([0, *ENDS, 2**32]) / (2**32 * instances), instances)
+
+
+def left_by_pieces(uneven: float, giant: float, instances: int) -> float:
+    """What pieces leave uneven where equal parts leave `uneven`, in parts of an instance's work; and `giant` is what a single
+    row has of it, if that is much.
+
+    Fitted to simulations with recorded and drawn costs, 4 to 128 instances, 500 to 10,000 rows: half of the smallest piece, a
+    fifth of what was uneven, and, where large pieces come out longer than all that follows them, more. Behind a giant come
+    the rest of its own piece and what ran before it, 0.65 of an instance's other rows on average.
+    """
+    chance = min(uneven, 1 / 128 + 0.2 * uneven + 0.7 * uneven**2)
+    return chance + max(0.0, giant + _AFTER_A_GIANT * (1.0 - giant / instances) - 1.0) if giant else chance
 
 
 def group_shares(instances: int) -> F64:

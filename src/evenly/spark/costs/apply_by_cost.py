@@ -12,19 +12,20 @@ from pyspark.sql.types import StructType
 
 from evenly.costs.call_options import ONE_ROW_AT_A_TIME, CallOptions
 from evenly.costs.model import CostModel
-from evenly.costs.placing import DealingChoice, choose_dealing, choose_first_dealing
+from evenly.costs.placing import DealingChoice, against_pieces, choose_dealing, choose_first_dealing
 from evenly.costs.scheduler import EVEN_TIMES_EVERY
 from evenly.errors import InvalidParameter, StreamingMismatch
 from evenly.instances import AUTO, Instances
 from evenly.spark.costs.candidates import candidate_keys, candidate_types, with_candidates
 from evenly.spark.costs.key_types import checked_types
-from evenly.spark.costs.options import CostKey, FirstRun, Objective, StageOptions, checked_key, slots_for
+from evenly.spark.costs.options import CostKey, Objective, StageOptions, checked_key, slots_for
 from evenly.spark.costs.row_ids import cost_key_types, with_id
 from evenly.spark.costs.saved_costs import load_costs
 from evenly.spark.costs.stage import CallStage, results_of
 from evenly.spark.costs.watch import CostWatch
 from evenly.spark.features import Feature, has
 from evenly.spark.frames import check_frame
+from evenly.spark.jvm.session_slots import known_slots
 from evenly.spark.jvm.sizes import size_of
 from evenly.spark.remembering.costs import cost_memory
 from evenly.spark.remembering.store import Where
@@ -44,7 +45,7 @@ def apply_by_cost(
     objective: Objective = "completion",
     call: CallOptions = ONE_ROW_AT_A_TIME,
     routers: int | None = None,
-    first_run: FirstRun = "evenly",
+    pieces: bool | None = None,
     watch: CostWatch | None = None,
     remember: Where | None = None,
 ) -> DataFrame:
@@ -70,9 +71,11 @@ def apply_by_cost(
       limit. By default one row at a time, and the first that fails ends the job; `worker_errors` raises that as its class.
     - `routers`: tasks that deal out the rows through Python; None: none, but where they are expected to pay (few rows, or one
       that costs as much as half an instance's work). Else rows are dealt in turn from the costliest down, in the JVM.
-    - `first_run`: how rows go out while nothing is known of costs. "evenly": as with `repartition(instances)`. "in pieces": in
-      three tasks for each instance, large ones first and small ones for the slots that are free first, which evens out few rows
-      that differ widely; two more tasks for each slot is what it takes.
+    - `pieces`: whether rows may go out in pieces: four tasks for each instance, large ones first and small ones for the slots
+      that are free first, which evens out what nobody knows of costs; three more tasks for each slot is what it takes. None: in
+      a run without costs, and in others where they are expected to end first, where so many instances fill all slots of the
+      session (else a slot more than asked for could be at it), 256 instances at the most. True: whatever the slots. False:
+      never, each instance is one task.
     - `watch`: a `CostWatch` that says what was decided and measured, and gives a model for the next run.
     - `remember`: instead of `costs`, a folder on any path that Spark can write to, or a name below the one of the setting
       `spark.evenly.remember`. What is measured is written there after the first action on the result, and read by the next
@@ -85,7 +88,7 @@ def apply_by_cost(
     if df.isStreaming:
         raise StreamingMismatch("apply_by_cost works on a batch DataFrame: use stream_apply_by_cost for a stream")
     chosen = slots_for(df.sparkSession, instances)
-    options = StageOptions(chosen.number, objective, routers, call, first_run)
+    options = StageOptions(chosen.number, objective, routers, call, pieces)
     check_watch(watch)
     kept = cost_memory(df, remember, None if cost_key is None else checked_key(cost_key), costs=costs)
     model = kept.model() if kept is not None else None if costs is None else loaded(costs, df.sparkSession)
@@ -124,19 +127,20 @@ def check_watch(watch: CostWatch | None) -> None:
 
 def first_decided(df: DataFrame, stage: CallStage) -> DealingChoice:
     """How `df` is dealt while nothing is known of costs."""
-    unknown = "nothing is known of costs yet"
-    if stage.options.first_run == "evenly":
-        return DealingChoice(reason=f"evenly: {unknown}")
-    if not stage.takes_pieces:
-        return DealingChoice(
-            reason=f"evenly: {unknown}, and small pieces are not for batches, several calls at once or arrival"
-        )
-    if not has(df.sparkSession, Feature.REPARTITION_BY_ID):
-        return DealingChoice(reason=f"evenly: {unknown}, and pieces need repartitionById, which this Spark does not have")
-    if len({name.lower() for name in df.columns}) < len(df.columns):
-        return DealingChoice(reason=f"evenly: {unknown}, and pieces need columns of different names")
-    size = size_of(df)
-    return choose_first_dealing(stage.options.instances, rows=size.rows, size_bytes=size.size_bytes)
+    return choose_first_dealing(_against_pieces(df, stage))
+
+
+def _against_pieces(df: DataFrame, stage: CallStage) -> str:
+    """Why the rows of `df` do not go out in pieces; "" if nothing is against it."""
+    asked, instances = stage.options.pieces, stage.options.instances
+    if asked is not False and not stage.takes_pieces:
+        return "small pieces are not for batches, several calls at once or arrival"
+    if asked is not False and not has(df.sparkSession, Feature.REPARTITION_BY_ID):
+        return "pieces need repartitionById, which this Spark does not have"
+    if asked is not False and len({name.lower() for name in df.columns}) < len(df.columns):
+        return "pieces need columns of different names"
+    slots = known_slots(df.sparkSession) if asked is None and instances > 1 else None
+    return against_pieces(instances, slots=slots, pieces=asked)
 
 
 def run_first(
@@ -151,7 +155,7 @@ def decided(df: DataFrame, stage: CallStage, model: CostModel) -> DealingChoice:
     """Whether `df` is dealt by cost."""
     options = stage.options
     if not model.expressions:
-        return DealingChoice(reason="evenly: no column is known to tell the cost")
+        return choose_first_dealing(_against_pieces(df, stage), unknown="no column is known to tell the cost")
     if options.objective == "arrival" and model.rows > 0.0:
         return DealingChoice("routers", reason="in the order of arrival, as asked for")
     size = size_of(df, last_rows=model.batch_rows)
@@ -164,6 +168,7 @@ def decided(df: DataFrame, stage: CallStage, model: CostModel) -> DealingChoice:
         slots=size.slots,
         objective=options.objective,
         ways=stage.ways(df),
+        pieces=not _against_pieces(df, stage),
     )
 
 

@@ -40,8 +40,8 @@ def deal_in_turn(df: DataFrame, table: CostTable, instances: int) -> DataFrame:
 
 
 def deal_in_pieces(df: DataFrame, instances: int) -> DataFrame:
-    """The rows of `df`, each in the partition of its piece: three for each instance. It is as safe as dealing in turn."""
-    rows = df.withColumn(ORDER, content_hash(df)).sortWithinPartitions(ORDER).drop(ORDER)
+    """The rows of `df`, each in the partition of its piece: four for each instance. It is as safe as dealing in turn."""
+    rows = df.sortWithinPartitions(content_hash(df))
     return rows.repartitionById(ROUNDS * instances, F.expr(_piece(instances)))
 
 
@@ -71,5 +71,5 @@ def _piece(instances: int) -> str:
     first = f"shiftright(({part} * {SPREAD}L & {2**32 - 1}L) * {many}, 32)"
     place = f"(({number} & {(1 << _POSITION_BITS) - 1}L) + {first})"
     drawn = f"(({place} div {many} & {TURNS}L) * {BY_TURN}L + {part} * {BY_PART}L & {2**32 - 1}L)"
-    later = f"case when {drawn} < {ENDS[0]}L then 0L when {drawn} < {ENDS[1]}L then {many} else 2 * {many} end"
-    return f"cast({place} % {many} + {later} as int)"
+    rounds = " ".join(f"when {drawn} < {end}L then {at}" for at, end in enumerate(ENDS))
+    return f"cast({place} % {many} + {many} * case {rounds} else {len(ENDS)} end as int)"

@@ -21,7 +21,6 @@ from evenly.spark.keyed.keys import named
 from evenly.worker.letters import ERROR
 
 Objective = Literal["batch-time", "completion", "arrival"]
-FirstRun = Literal["evenly", "in pieces"]
 CostKey = str | Sequence[str]
 _LOCAL = re.compile(r"local(\[[^,\]]*(,\s*(?P<failures>\d+)\s*)?\])?")
 _parsed: dict[tuple[str, str | None], StructType] = {}
@@ -37,7 +36,7 @@ class StageOptions:
     objective: Objective = "completion"
     routers: int | None = None
     call: CallOptions = ONE_ROW_AT_A_TIME
-    first_run: FirstRun = "evenly"
+    pieces: bool | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "instances", checked_instances(self.instances))
@@ -45,10 +44,8 @@ class StageOptions:
             raise InvalidParameter(
                 f"objective must be one of {', '.join(map(repr, get_args(Objective)))}, got {self.objective!r}"
             )
-        if self.first_run not in get_args(FirstRun):
-            raise InvalidParameter(
-                f"first_run must be one of {', '.join(map(repr, get_args(FirstRun)))}, got {self.first_run!r}"
-            )
+        if not isinstance(self.pieces, bool | None):
+            raise InvalidParameter(f"pieces must be True, False or None, got {self.pieces!r}")
         if self.routers is not None:
             object.__setattr__(self, "routers", checked_whole(self.routers, "routers", 1, _MOST_ROUTERS))
         checked_call(self.call)

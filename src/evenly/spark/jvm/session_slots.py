@@ -20,7 +20,20 @@ def session_slots(spark: Any) -> Slots:
     Spark Connect has no way to ask what runs: there settings are asked, and where they say nothing a job of a few
     milliseconds, whose number of tasks is Spark's default parallelism.
     """
+    found = _told(spark)
+    if found is not None:
+        return found
+    number = int(spark.sparkContext.defaultParallelism) if has(spark, Feature.PLANS) else _default_parallelism(spark)
+    return Slots(number, f"Spark's default parallelism is {number:,}")
 
+
+def known_slots(spark: Any) -> int | None:
+    """The same, but nothing is run to find out: None where neither executors nor settings say it."""
+    found = _told(spark)
+    return None if found is None else found.number
+
+
+def _told(spark: Any) -> Slots | None:
     def setting(name: str) -> str | None:
         try:
             value = spark.conf.get(name, None)
@@ -28,12 +41,7 @@ def session_slots(spark: Any) -> Slots:
             return None
         return None if value is None else str(value)
 
-    classic = has(spark, Feature.PLANS)
-    found = Slots.of(setting, _running(spark) if classic else None)
-    if found is not None:
-        return found
-    number = int(spark.sparkContext.defaultParallelism) if classic else _default_parallelism(spark)
-    return Slots(number, f"Spark's default parallelism is {number:,}")
+    return Slots.of(setting, _running(spark) if has(spark, Feature.PLANS) else None)
 
 
 def _running(spark: Any) -> int | None:
