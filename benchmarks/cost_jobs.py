@@ -181,8 +181,11 @@ def _known(asked: Iterable[str], known: list[str]) -> list[str]:
     return chosen
 
 
-def jobs(chosen: Sequence[Cell], ways: Sequence[str], rounds: int, out: Path | None) -> Rows:
-    """The rounds of all cells, one object for each: those that `out` holds already, and the others, which are added to it."""
+def jobs(chosen: Sequence[Cell], ways: Sequence[str], rounds: int, out: Path | None, arrow_bytes: str | None = None) -> Rows:
+    """The rounds of all cells, one object for each: those that `out` holds already, and the others, which are added to it.
+
+    `arrow_bytes`: so many go to Python at a time, of which `out` says nothing. None: as many as Spark gives it.
+    """
     done = {} if out is None else _read(out)
     missing = {cell: [number for number in range(rounds) if not _has(done, cell, number, ways)] for cell in chosen}
     expected_s = sum(cell.expected_s(len(ways), len(numbers)) for cell, numbers in missing.items())
@@ -191,6 +194,8 @@ def jobs(chosen: Sequence[Cell], ways: Sequence[str], rounds: int, out: Path | N
     started = time.perf_counter()
     if count:
         with session(K, memory="6g") as spark, tempfile.TemporaryDirectory() as folder:
+            if arrow_bytes is not None:
+                spark.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", arrow_bytes)
             trial = Trial(spark, WaitCost(), "number bigint", "key")
             for cell, numbers in missing.items():
                 for line in _rounds(trial, Path(folder), cell, ways, numbers):

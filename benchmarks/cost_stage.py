@@ -212,6 +212,7 @@ def main() -> None:
     parser.add_argument("--ways", default=",".join(USUAL_WAYS), help="of the part jobs; also: whole")
     parser.add_argument("--bound-s", type=float, default=10.0, help="the least that a job of the part jobs can take")
     parser.add_argument("--out", type=Path, help="a file of JSON lines for the rounds of the part jobs, which goes on with it")
+    parser.add_argument("--arrow-bytes", help="spark.sql.execution.arrow.maxBytesPerBatch of the part jobs, such as 16m")
     parser.add_argument("--quick", action="store_true", help="jobs: 2,000 narrow rows, one round of 2 s; other parts: small")
     parser.add_argument("--applications", default=",".join(APPLICATIONS))
     parser.add_argument("--rows", type=int, default=240_000, help="of the part overhead")
@@ -226,7 +227,7 @@ def main() -> None:
     chosen = cells(options.costs.split(","), sizes, options.widths.split(","), options.bound_s)
     ways = ways_of(options.ways.split(","))
     measured: dict[str, Callable[[], Rows]] = {
-        "jobs": lambda: jobs(chosen, ways, options.rounds, options.out),
+        "jobs": lambda: jobs(chosen, ways, options.rounds, options.out, options.arrow_bytes),
         "routing": lambda: routing(
             {100: 40_000, 10_000: 4_000} if options.quick else {100: 400_000, 1_000: 100_000, 10_000: 20_000}
         ),

@@ -1,7 +1,7 @@
 """Rows of unequal cost: what a call takes is learnt by host, and the next run is dealt out by it.
 
-A function that asks some hosts for long, and others for a moment. The first run measures, and is otherwise what
-`repartition` does; the second has equally busy instances.
+A function that asks some hosts for long, and others for a moment. The first run measures, and evens out by small pieces what
+nobody knows yet; the second has equally busy instances, which run their short rows first.
 """
 
 from __future__ import annotations

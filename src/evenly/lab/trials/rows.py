@@ -156,7 +156,7 @@ class Trial:
         objective: Objective = "completion",
         slowness: Sequence[float] = (),
     ) -> tuple[TimedBatch, CostModel]:
-        """By cost; with what is known of the costs afterwards. Without `costs` rows go out evenly."""
+        """By cost, never in pieces; with what is known of the costs afterwards. Without `costs` rows go out evenly."""
         watch = CostWatch()
 
         def grouped() -> DataFrame:
@@ -168,6 +168,7 @@ class Trial:
                 instances=instances,
                 costs=costs,
                 objective=objective,
+                pieces=False,
                 watch=watch,
             )
 

@@ -58,10 +58,11 @@ def apply_by_cost(
 
     - `function(row)` gets a Spark `Row` and returns a dict (by name), a tuple (by position), or, if `schema` has one field,
       its value. Arrow batches of rows and `async def` functions: see `call`.
-    - `instances`: how many tasks; "auto", the default, takes as many as the session has slots (`watch.chosen` says why).
+    - `instances`: how many tasks, or in pieces how many at a time; "auto", the default, takes as many as the session has slots
+      (`watch.chosen` says why).
     - `cost_key`: the column or SQL expression that the cost depends on (an id, a class, a length in steps), or several. None:
       the one of `costs`, or else `watch.costs` has the column that predicts the cost best.
-    - `costs`: a `CostModel` or the path of a saved one that Spark can read. Without it rows go out evenly, as with
+    - `costs`: a `CostModel` or the path of a saved one that Spark can read. Without it rows go out in pieces, or as with
       `repartition(instances)`; what is measured on the way (`watch.costs`) is for the next run. Costs of a key whose type Spark
       hashes otherwise (it was an int then, and is a bigint now) are refused: no row would find its cost.
     - `objective`: "completion" (instances have the same work, and short rows are first within each, for the least mean
