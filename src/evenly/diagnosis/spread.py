@@ -68,7 +68,7 @@ class PlannedShuffle:
 
     def _effect(self) -> str:
         if self.ours:
-            return "about as many rows on each"
+            return "about as many rows on each, or as much of the weight or time that the mapping was learnt by"
         if self.kind == "slot" and self.slots_for not in (0, self.partitions):
             return f"as even as by Spark's hash, for the slots lead to {self.slots_for:,} partitions"
         return {
