@@ -106,22 +106,23 @@ def test_queries_inside_are_looked_into(spark, rows):
 
 
 def test_a_join_by_slots_of_two_mappings_is_told(spark, rows, caplog):
+    placed = {"key": "user", "instances": 4, "slot": "place"}  # a name of its own: a session is told each finding once
     mapping = evenly.learn_mapping(rows, key="user", instances=4)
     other = spark.range(30).selectExpr("id % 4 as user", "id as w")
-    left = evenly.by_key(rows, key="user", instances=4, mapping=mapping)
-    right = evenly.by_key(other, key="user", instances=4, mapping=mapping)
-    assert evenly.explain(left.join(right, ["user", "slot"])).apart == ()
-    wrong = left.join(evenly.by_key(other, key="user", instances=4), ["user", "slot"])
+    left = evenly.by_key(rows, **placed, mapping=mapping)
+    right = evenly.by_key(other, **placed, mapping=mapping)
+    assert evenly.explain(left.join(right, ["user", "place"])).apart == ()
+    wrong = left.join(evenly.by_key(other, **placed), ["user", "place"])
     found = evenly.explain(wrong)
     assert len(found.apart) == 1
-    assert "wrong: a join or cogroup by slot = slot misses rows" in str(found)
+    assert "wrong: a join or cogroup by place = place misses rows" in str(found)
     assert "wrong 1" in found._repr_html_()
     wrong.count()
     spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(10_000)
     assert [it.levelname for it in caplog.records if "misses rows" in it.getMessage()] == ["ERROR"]
-    assert evenly.check_placement(left.join(right, ["user", "slot"])) == ()
+    assert evenly.check_placement(left.join(right, ["user", "place"])) == ()
     assert [str(it) for it in evenly.check_placement(wrong)] == list(found.apart)
-    groups = [it.groupBy("user", "slot") for it in (left, right, evenly.by_key(other, key="user", instances=4))]
+    groups = [it.groupBy("user", "place") for it in (left, right, evenly.by_key(other, **placed))]
     cogrouped = [groups[0].cogroup(it).applyInPandas(lambda one, _: one, left.schema) for it in groups[1:]]
     assert [len(evenly.check_placement(it)) for it in cogrouped] == [0, 1]
 
