@@ -17,6 +17,8 @@ batch       time of the stage (first row's start to last row's end) as a ratio t
 completion  mean completion time from the job's submission on: S_L of `repartition(k)` over Evenly, k = 2 to 10
 overhead    a function of 50 us that only computes, on two slots: Evenly beside mapInArrow, costs varying and constant
 routing     what routing takes beyond repartition(k) by the row and the byte: the constants of `RoutingCosts`
+pieces      simulated: the mean over many deals of a job in pieces, with repartition(k), 32 and 128 partitions, for the five
+            costs and four sizes; a task's start takes what it takes on two cores
 fixed       what each way to deal rows takes however few they are: the fixed times of `RoutingCosts`
 memory      what is learnt of 100 million rows
 
@@ -32,14 +34,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 from arguments import benchmark_parser
-from cost_jobs import COSTS, SIZES, USUAL_WAYS, WIDTHS, cells, jobs, ways_of
+from cost_jobs import COSTS, PLAIN, SIZES, USUAL_WAYS, WIDTHS, cells, jobs, ways_of
 from cost_jobs_table import flat, show_jobs
 from cost_parts import APPLICATIONS, Bar, Rows, batch, completion, memory, overhead, table
+from cost_pieces import pieces
 from cost_routing import fixed, routing
 from evenly.cli.output import print_json
 from evenly.lab.trials.paired import Verdict
 
-PARTS = ("jobs", "batch", "completion", "overhead", "routing", "fixed", "memory")
+PARTS = ("jobs", "pieces", "batch", "completion", "overhead", "routing", "fixed", "memory")
 USUAL = ("jobs", "overhead", "memory")
 
 
@@ -185,8 +188,24 @@ def show_fixed(rows: Rows) -> list[Bar]:
     return []
 
 
+def show_pieces(rows: Rows) -> list[Bar]:
+    """Each as a ratio to `repartition(k)`."""
+    print("Simulated: the mean time of a job over that with repartition(k); in pieces, eight of ten deals end between\n")
+    lines = []
+    for row in rows:
+        took = {str(way): float(each) for way, each in dict(row["seconds"]).items()}  # type: ignore[call-overload]
+        plain_s, cut_s = took[PLAIN], took.pop("in pieces")
+        best_s = min(took.values())
+        low, high = number(row, "low_s") / plain_s, number(row, "high_s") / plain_s
+        ratios = [f"{it / plain_s:.3f}" for it in (*took.values(), cut_s)]
+        lines.append([str(row["stream"]), f"{row['rows']:,}", *ratios, f"{low:.3f} and {high:.3f}", f"{cut_s / best_s:.3f}"])
+    table(["costs", "rows", *took, "in pieces", "10 and 90 of 100", "over the best"], lines)
+    return []
+
+
 SHOWN: dict[str, Callable[[Rows], list[Bar]]] = {
     "jobs": show_jobs,
+    "pieces": show_pieces,
     "batch": show_batch,
     "completion": show_completion,
     "overhead": show_overhead,
@@ -228,6 +247,7 @@ def main() -> None:
     ways = ways_of(options.ways.split(","))
     measured: dict[str, Callable[[], Rows]] = {
         "jobs": lambda: jobs(chosen, ways, options.rounds, options.out, options.arrow_bytes),
+        "pieces": lambda: pieces(options.bound_s),
         "routing": lambda: routing(
             {100: 40_000, 10_000: 4_000} if options.quick else {100: 400_000, 1_000: 100_000, 10_000: 20_000}
         ),
