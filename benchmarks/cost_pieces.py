@@ -19,10 +19,9 @@ CORES = 2
 def pieces(bound_s: float) -> Rows:
     """For each cost and size the mean time of a job by each way, over many deals and many rows, in seconds.
 
-    What a task takes to start is what it takes here: all slots start at once, on two cores.
+    What a task takes to start is what it takes here, of one of two cores, for which tasks that begin at once wait.
     """
     paid = RoutingCosts()
-    start_s = paid.task_s * K / CORES
     rows: Rows = []
     for stream, make in COSTS.items():
         for size in SIZES:
@@ -31,8 +30,8 @@ def pieces(bound_s: float) -> Rows:
                 rng = np.random.default_rng(seed)
                 costs = rng.permutation(make(size, seed)[1])
                 costs = costs * bound_s / max(costs.sum() / K, costs.max())
-                found = {way: _ended_s(_parts(costs, many), start_s) for way, many in PARTITIONS.items()}
-                found["in pieces"] = paid.pieces_fixed_s + _ended_s(_in_pieces(costs), start_s)
+                found = {way: _ended_s(_parts(costs, many), paid.task_s) for way, many in PARTITIONS.items()}
+                found["in pieces"] = paid.pieces_fixed_s + _ended_s(_in_pieces(costs), paid.task_s)
                 took.append(list(found.values()))
             means = dict(zip(found, np.mean(took, axis=0).tolist(), strict=True))
             ends = np.percentile([each[-1] for each in took], [10, 90]).tolist()
@@ -56,7 +55,9 @@ def _in_pieces(costs: F64) -> F64:
 
 def _ended_s(works: F64, start_s: float) -> float:
     """When the last slot ends, where each takes the next task as it comes free."""
-    ends = [0.0] * K
+    ends, cores = [0.0] * K, [0.0] * CORES
     for work in works.tolist():
-        heapreplace(ends, ends[0] + work + start_s)
+        begun_s = max(ends[0], cores[0]) + start_s
+        heapreplace(cores, begun_s)
+        heapreplace(ends, begun_s + work)
     return max(ends)

@@ -10,7 +10,7 @@ from pyspark import cloudpickle
 from pyspark.sql import functions as F
 
 import evenly
-from evenly.costs.rounds import ROUNDS, piece_of
+from evenly.costs.rounds import ROUNDS, piece_of, shares
 from evenly.errors import InvalidParameter
 from evenly.spark.costs.dealing import deal_in_pieces
 from evenly.spark.costs.row_ids import content_hash
@@ -39,7 +39,7 @@ def test_every_row_is_run_once_and_told_by_the_slot_that_ran_it(spark):
     rows = result.collect()
     assert sorted(row.id for row in rows) == list(range(ROWS))
     counts = np.bincount([row.instance for row in rows]).reshape(ROUNDS, INSTANCES)
-    assert np.abs(counts - ROWS / INSTANCES * np.array([[16], [12], [3], [1]]) / 32).max() <= 6
+    assert np.abs(counts - ROWS / INSTANCES * shares(INSTANCES).reshape(ROUNDS, INSTANCES) * INSTANCES).max() <= 6
     assert np.ptp(counts.sum(axis=0)) <= 4  # one for each partition of the input
     assert len(watch.reports) == ROUNDS * INSTANCES
     assert watch.busy_s.size >= INSTANCES

@@ -16,7 +16,7 @@ from evenly.costs.shrinkage import seen_once
 from evenly.errors import InvalidParameter
 
 DealingWay = Literal["evenly", "in pieces", "in turn", "routers", "one router"]
-"""The same number of rows to each instance; in four rounds of pieces, each smaller; by cost: in turn from the costliest row
+"""The same number of rows to each instance; in five rounds of pieces, each smaller; by cost: in turn from the costliest row
 down, by a router for each part of the input, or by one router for all rows."""
 DEALING_WAYS: tuple[DealingWay, ...] = ("in turn", "routers", "one router")
 

@@ -2,11 +2,12 @@
 
 Spark starts tasks in the order of their numbers as slots come free. A slot that got costly rows is still at its large piece
 when the others take the small ones. Nothing need be known of costs for that; where they are all alike, all that it takes are
-the additional tasks of each instance: three for rows, four for groups, which are fewer and differ more.
+the four additional tasks of each instance.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from heapq import heapreplace
@@ -19,13 +20,15 @@ from evenly.costs.report import InstanceReport
 from evenly.costs.turns import first_instance
 from evenly.kernels.types import F64, I64
 
-ENDS = (16 << 27, 28 << 27, 31 << 27)
-"""Of 2^32: the first round has half of all rows, each later one 3/4 of what is left over, and the last one the rest."""
-ROUNDS = len(ENDS) + 1
+_OF_ROWS = (0.45, 0.33, 0.132, 0.0528, 0.0352)
+"""Nine twentieths of all rows first, then 3/5 of what is left over, and the rest."""
+ROUNDS = len(_OF_ROWS)
+ENDS = tuple(round(2**32 * math.fsum(_OF_ROWS[: at + 1])) for at in range(ROUNDS - 1))
+"""Of 2^32: where each round but the last one ends."""
 TURNS = 2**31 - 1
 BY_TURN, BY_PART = 3_242_174_889, 2_447_445_414
 """2^32 over the plastic number and over its square: sums of multiples of both lie evenly in 2^32."""
-_AFTER_A_GIANT = 0.65
+_AFTER_A_GIANT = 0.66
 _OF_GROUPS = (1 / 2, 1 / 4, 1 / 8, 1 / 16, 1 / 16)
 
 Report = TypeVar("Report", InstanceReport, GroupReport)
@@ -40,11 +43,11 @@ def left_by_pieces(uneven: float, giant: float, instances: int) -> float:
     """What pieces leave uneven where equal parts leave `uneven`, in parts of an instance's work; and `giant` is what a single
     row has of it, if that is much.
 
-    Fitted to simulations with recorded and drawn costs, 4 to 128 instances, 500 to 10,000 rows: half of the smallest piece, a
-    fifth of what was uneven, and, where large pieces come out longer than all that follows them, more. Behind a giant come
-    the rest of its own piece and what ran before it, 0.65 of an instance's other rows on average.
+    Fitted to simulations with drawn costs, 4 to 32 instances, 500 to 10,000 rows: some of the smallest piece, a twelfth of what
+    was uneven, and, where large pieces come out longer than all that follows them, more. Behind a giant come the rest of its
+    own piece and what ran before it, two thirds of an instance's other rows on average.
     """
-    chance = min(uneven, 1 / 128 + 0.2 * uneven + 0.7 * uneven**2)
+    chance = min(uneven, 0.0125 + 0.08 * uneven + 0.7 * uneven**2)
     return chance + max(0.0, giant + _AFTER_A_GIANT * (1.0 - giant / instances) - 1.0) if giant else chance
 
 

@@ -72,10 +72,10 @@ def apply_by_cost(
       limit. By default one row at a time, and the first that fails ends the job; `worker_errors` raises that as its class.
     - `routers`: tasks that deal out the rows through Python; None: none, but where they are expected to pay (few rows, or one
       that costs as much as half an instance's work). Else rows are dealt in turn from the costliest down, in the JVM.
-    - `pieces`: whether rows may go out in pieces: four tasks for each instance, large ones first and small ones for the slots
-      that are free first, which evens out what nobody knows of costs; three more tasks for each slot is what it takes. None: in
+    - `pieces`: whether rows may go out in pieces: five tasks for each instance, large ones first and small ones for the slots
+      that are free first, which evens out what nobody knows of costs; four more tasks for each slot is what it takes. None: in
       a run without costs, and in others where they are expected to end first, where so many instances fill all slots of the
-      session (else a slot more than asked for could be at it), 256 instances at the most. True: whatever the slots. False:
+      session (else a slot more than asked for could be at it), 204 instances at the most. True: whatever the slots. False:
       never, each instance is one task.
     - `watch`: a `CostWatch` that says what was decided and measured, and gives a model for the next run.
     - `remember`: instead of `costs`, a folder on any path that Spark can write to, or a name below the one of the setting

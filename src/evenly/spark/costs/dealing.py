@@ -40,7 +40,7 @@ def deal_in_turn(df: DataFrame, table: CostTable, instances: int) -> DataFrame:
 
 
 def deal_in_pieces(df: DataFrame, instances: int) -> DataFrame:
-    """The rows of `df`, each in the partition of its piece: four for each instance. It is as safe as dealing in turn."""
+    """The rows of `df`, each in the partition of its piece: five for each instance. It is as safe as dealing in turn."""
     rows = df.sortWithinPartitions(content_hash(df))
     return rows.repartitionById(ROUNDS * instances, F.expr(_piece(instances)))
 

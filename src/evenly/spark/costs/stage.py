@@ -74,7 +74,7 @@ class CallStage:
         return self._run_measured(placed, instances, report=report, time_every=time_every, candidates=candidates)
 
     def in_pieces(self, rows: DataFrame, *, report: bool = True, candidates: int = 0) -> DataFrame:
-        """Rows in four rounds of pieces, each smaller than the one before, which slots take as they come free."""
+        """Rows in five rounds of pieces, each smaller than the one before, which slots take as they come free."""
         placed = deal_in_pieces(rows, self.options.instances)
         return self._run_measured(placed, ROUNDS * self.options.instances, report=report, time_every=1, candidates=candidates)
 
