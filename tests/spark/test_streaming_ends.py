@@ -119,13 +119,14 @@ def test_a_change_of_the_mapping_lets_the_batch_end_that_runs(visits):
     written, asked, begun = [], [], threading.Event()
 
     def add(batch, number):
-        if number == 1:
-            begun.wait(60)
+        written.extend((number, row.user) for row in batch.collect())
+        if number == 1 and not asked:  # not again where it is run again: each change would break it off anew
+            begun.wait(PATIENT_S)
             change = threading.Thread(target=lambda: query.change_mapping(turned(by_hash())))
             change.start()
             asked.append(change)
             until(lambda: not query.query.isActive, "the change")  # from here on Spark begins no batch
-        written.extend((number, row.user) for row in batch.collect())
+        batch.count()  # a sink may have more to do
 
     query = evenly.stream_by_key(
         visits.stream(),
@@ -139,7 +140,8 @@ def test_a_change_of_the_mapping_lets_the_batch_end_that_runs(visits):
     begun.set()
     try:
         until(lambda: asked, "the second batch")
-        asked[0].join(120)
+        asked[0].join(PATIENT_S)
+        assert not asked[0].is_alive()
         visits.add(100, users=lambda ids: ids)
         query.processAllAvailable()
     finally:
