@@ -20,6 +20,8 @@ def good_rows(result: DataFrame) -> DataFrame:
         evenly.good_rows(result).write.parquet("/data/sizes")
 
     Persist a result that is read twice, as here for `failed_rows`: each action calls the function anew.
+    What is lost with an executor is computed again, and with speculation a task and its copy may both leave what they made:
+    where a row may fail in one run and not in the next, write the result once and read both of what was written.
     """
     return _checked(result).where(F.col(ERROR).isNull()).drop(ERROR)
 

@@ -23,8 +23,9 @@ from evenly.spark.costs.cost_facts import CostFacts
 from evenly.spark.costs.key_types import checked_types
 from evenly.spark.costs.options import CostKey, Objective, StageOptions, slots_for
 from evenly.spark.costs.row_ids import cost_key_types, with_id
+from evenly.spark.costs.runs_read import RunsRead, may_contradict, runs_of
 from evenly.spark.costs.skipped import failed_rows, good_rows
-from evenly.spark.costs.stage import CallStage, reports_of
+from evenly.spark.costs.stage import CallStage, reports_of, results_of
 from evenly.spark.costs.store import CostStore
 from evenly.spark.costs.watch import CostWatch
 from evenly.spark.features import Feature, require
@@ -79,8 +80,9 @@ def stream_apply_by_cost(
     - `costs`: what to begin with; a checkpoint that exists has its own, unless the cost key is another one now, or
       has another type.
     - `dead_letters(letters, batch_id)` gets the rows that failed (`failed_rows`), and `sink` only the others; it needs
-      `on_error="skip"`. It is called before `sink`. Where results were lost with an executor meanwhile, and computed again,
-      both are called once more: a row is in one of the two, whatever its function does the second time.
+      `on_error="skip"`. It is called before `sink`. Where results were lost with an executor meanwhile, and computed again, or
+      Spark has those of a task and of its speculative copy, both are called once more: a row is in one of the two, whatever
+      its function does the second time.
     - `watch`: a `CostWatch` that holds the reports of the last batches.
 
     The first batch is dealt evenly, later ones by cost where that pays. An executor that is slower than others
@@ -156,20 +158,28 @@ class _Written:
     def _hand_over(self, batch: RanBatch) -> None:
         """Give the results to the sink, and those that failed to the other: of one run, so that each row is in one of them.
 
-        What is persisted is gone with its executor, and Spark then runs that part once more. A row that fails in one run and
-        not in the other would be in neither or in both.
+        What is persisted is gone with its executor, and Spark then runs that part once more; or it is there twice, of a task
+        and its speculative copy. A row that fails in one run and not in the other would be in neither or in both.
         """
-        results, number, reports = batch.results, batch.number, batch.reports
+        ran, number, reports = batch.ran, batch.number, batch.reports
         if self._dead_letters is None:
-            _write("sink", self._sink, results, number)
+            _write("sink", self._sink, batch.results, number)
             return
         for _ in range(_HANDED_OVER):
-            _write("dead_letters", self._dead_letters, failed_rows(results), number)
-            _write("sink", self._sink, good_rows(results), number)
-            before, reports = reports, reports_of(batch.ran)
-            if not may_fail_otherwise(before, reports):
+            failed, good = RunsRead(ran), RunsRead(ran)
+            _write("dead_letters", self._dead_letters, failed_rows(results_of(failed.rows)), number)
+            _write("sink", self._sink, good_rows(results_of(good.rows)), number)
+            before, reports = reports, reports_of(ran)
+            if may_fail_otherwise(before, reports):
+                _LOG.warning("batch %d was partly run again while it was written, and is handed to its sinks once more", number)
+            elif may_contradict(failed.told(), good.told(), runs_of([*before, *reports])):
+                _LOG.warning(
+                    "batch %d had results of two runs of a task: it is run again, and handed to its sinks once more", number
+                )
+                ran.unpersist(blocking=True)
+                reports = reports_of(ran.persist())
+            else:
                 return
-            _LOG.warning("batch %d was partly run again while it was written, and is handed to its sinks once more", number)
         raise WorkerDied(
             f"the results of batch {number} were lost and computed again {_HANDED_OVER} times while dead_letters and sink "
             "wrote them, so a row may be in both or in neither: see why executors end, or why the cache is cleared, and start "
