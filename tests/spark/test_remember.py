@@ -10,12 +10,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from py4j.java_gateway import GatewayClient
 from pyspark.sql import functions as F
 
 import evenly
 from evenly.errors import InvalidParameter, KeyTooHot, StreamingMismatch
 from evenly.remembered import MOST_FILES, Remembered, Subject
 from evenly.sealed import sealed
+from evenly.spark.jvm.hadoop_files import Folder
 from evenly.spark.jvm.outcomes import settle
 from evenly.spark.keyed import by_key as by_key_module
 from evenly.spark.keyed import join_by_key as join_module
@@ -25,6 +27,7 @@ from evenly.spark.remembering import memory
 from evenly.spark.remembering.memory import counts, read_counts, with_told
 
 INSTANCES = 4
+MOST_CALLS = 75
 
 
 @pytest.fixture
@@ -92,6 +95,61 @@ def test_it_learns_once_and_anew_after_a_drift(spark, rows, drifted, learnings, 
     (told,) = kept(spark, tmp_path)
     assert (told.anew, len(learnings)) == (None, 2)
     assert [it.did for it in told.runs] == ["learnt", "kept", "kept", "learnt", "kept"]
+
+
+@pytest.mark.parametrize("plain", [True, False])
+def test_a_remembered_mapping_places_as_one_that_is_given(spark, rows, learnings, tmp_path, monkeypatch, plain):
+    """Also where the folder is not on this machine's disk, for all that Python can tell."""
+    if not plain:
+        monkeypatch.setattr(Folder, "is_plain", False)
+    folder = tmp_path / "50% of ünsers, [all] 日本"
+    mapping = evenly.learn_mapping(rows, key="user", instances=INSTANCES)
+    given = evenly.by_key(rows, key="user", instances=INSTANCES, slot=None, mapping=mapping)
+    for _ in range(2):
+        at = F.spark_partition_id()
+        assert same(place(rows, folder).withColumn("at", at), given.withColumn("at", at))
+        assert same(evenly.split_by_key(rows, key="user", instances=INSTANCES, remember=folder), given.withColumn("part", at))
+    assert len(learnings) == 1
+    (told,) = kept(spark, folder)
+    assert [it.rows for it in told.runs] == [2_000.0] * 4
+    assert {it.suffix for it in folder.iterdir()} == ({".json"} if plain else {".json", ".crc"})
+
+
+def test_a_checksum_of_hadoops_does_not_outlive_its_file(spark, rows, learnings, tmp_path, monkeypatch, caplog):
+    """An earlier release, or a session with another file system, has left one."""
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(Folder, "is_plain", False)
+        place(rows, tmp_path)
+    assert list(tmp_path.glob(".*.crc"))
+    place(rows, tmp_path).count()
+    assert [len(it.runs) for it in kept(spark, tmp_path)] == [1]
+    assert not list(tmp_path.glob(".*.crc"))
+    monkeypatch.setattr(Folder, "is_plain", False)
+    place(rows, tmp_path)
+    assert (len(learnings), caplog.records) == (1, [])
+
+
+def test_remembering_asks_the_jvm_little_more_than_a_given_mapping(spark, rows, tmp_path, monkeypatch):
+    """Each call is a way from process to process and back, in every run."""
+    place(rows, tmp_path).count()
+    settle(spark)
+    mapping = evenly.learn_mapping(rows, key="user", instances=INSTANCES)
+    asked = []
+    ask = GatewayClient.send_command
+
+    def counted(self, *args, **kwargs):
+        asked.append(args)
+        return ask(self, *args, **kwargs)
+
+    def calls(**how):
+        asked.clear()
+        with monkeypatch.context() as counting:
+            counting.setattr(GatewayClient, "send_command", counted)
+            evenly.by_key(rows, key="user", instances=INSTANCES, slot=None, **how)
+        return len(asked)
+
+    calls(mapping=mapping)
+    assert calls(remember=str(tmp_path)) <= calls(mapping=mapping) + MOST_CALLS
 
 
 def test_a_result_is_counted_once_however_often_it_is_computed(spark, rows, tmp_path):
@@ -305,13 +363,13 @@ def test_rows_are_counted_by_instance(spark, instances):
     )
     wanted = np.bincount([row.at for row in frame.where("not gone").collect()], minlength=instances)
     told = with_told(frame, F.when(~F.col("gone"), F.col("at")), instances)
-    found = read_counts(told.agg(*counts(instances)).first()[0], instances)
+    found = read_counts(told.agg(counts(instances)).first()[0], instances)
     assert (found.loads.tolist(), found.rows) == (wanted.tolist(), wanted.sum())
 
 
 def test_of_many_rows_a_sample_is_counted(spark):
     frame = spark.range(320_000, numPartitions=1).selectExpr("cast(id % 16 as int) as at")  # a stride would see one of them
-    found = read_counts(with_told(frame, F.col("at"), 16).agg(*counts(16)).first()[0], 16)
+    found = read_counts(with_told(frame, F.col("at"), 16).agg(counts(16)).first()[0], 16)
     assert found.loads == pytest.approx(np.full(16, 20_000.0), rel=0.15)
     assert 15_000 < found.rows < 60_000
 

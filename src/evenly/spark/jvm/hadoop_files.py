@@ -12,6 +12,7 @@ from contextlib import suppress
 from functools import cached_property
 from typing import Any, cast
 
+from py4j.java_gateway import JavaClass
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -47,7 +48,7 @@ def located(spark: SparkSession, path: str, settings: Any = None) -> tuple[Any, 
     java: Any = spark
     settings = java._jsparkSession.sessionState().newHadoopConf() if settings is None else settings
     try:
-        at = java._jvm.org.apache.hadoop.fs.Path(path)
+        at = _java_path(spark)(path)
     except (Py4JJavaError, PySparkException) as error:
         raise InvalidParameter(
             f"{path!r} is not a path that Spark can read ({_reason(error)}): a colon in the first part of a path begins a file "
@@ -60,6 +61,11 @@ def located(spark: SparkSession, path: str, settings: Any = None) -> tuple[Any, 
             f"{path!r} is on a file system that this Spark cannot reach ({_reason(error)}): add its jars and settings to the "
             "session, or give a path on another one"
         ) from error
+
+
+def _java_path(spark: SparkSession) -> JavaClass:
+    """Hadoop's class of paths, without the five calls of the JVM that it takes to follow its name from package to package."""
+    return JavaClass("org.apache.hadoop.fs.Path", spark._jsparkSession._gateway_client)
 
 
 def _reason(error: Exception) -> str:
@@ -80,6 +86,7 @@ class Folder:
         self._jvm = cast("Any", spark._jvm)
         self._settings: Any = spark._jsparkSession.sessionState().newHadoopConf()
         self._at, self._files = located(spark, path, self._settings)
+        self._java_path = _java_path(spark)
 
     def child(self, name: str) -> Folder:
         """A folder in this one."""
@@ -97,6 +104,11 @@ class Folder:
         whole = self._files.makeQualified(self._at)
         return f"file:{os.path.realpath(str(whole.toUri().getPath()))}" if self.scheme == "file" else str(whole.toString())
 
+    @cached_property
+    def is_plain(self) -> bool:
+        """Whether it is on a local disk of POSIX and reached in Hadoop's usual way: Python finds it at `whole_path` then."""
+        return os.name == "posix" and str(self._files.getClass().getName()) in _LOCAL
+
     def resolved(self, path: str) -> str:
         """The whole path, with its scheme."""
         return str(self._files.makeQualified(self._path(path)).toString())
@@ -109,6 +121,15 @@ class Folder:
         """The length of every file in it by its name, without hidden ones; none if there is no such folder."""
         found = {status.getPath().getName(): int(status.getLen()) for status in self._listed(self._at)}
         return {name: found[name] for name in sorted(found) if not name.startswith(".")}
+
+    def size_bytes(self, name: str) -> int | None:
+        """The length of a file; None if there is none."""
+        try:
+            return int(self._files.getFileStatus(self._path(name)).getLen())
+        except Py4JJavaError as error:
+            if error.java_exception.getClass().getSimpleName() == "FileNotFoundException":
+                return None
+            raise
 
     def folders(self, path: str) -> list[str]:
         """The names of the folders in a folder; none if there is no such folder."""
@@ -172,7 +193,7 @@ class Folder:
         There plain `rename` puts a file in another's place. Hadoop's way to overwrite starts processes (`stat`, `readlink`) and
         removes the old file before. Hive has a local file system of its own, and which of both a session has is by chance.
         """
-        if os.name != "posix" or str(self._files.getClass().getName()) not in _LOCAL:
+        if not self.is_plain:
             return None
         plain = self._jvm.org.apache.hadoop.fs.RawLocalFileSystem()
         plain.initialize(self._jvm.java.net.URI("file:///"), self._settings)
@@ -268,7 +289,7 @@ class Folder:
         return self._files.listStatus(path) if self._files.exists(path) else ()
 
     def _path(self, name: str) -> Any:
-        return self._jvm.org.apache.hadoop.fs.Path(self._at, name)
+        return self._java_path(self._at, name)
 
     def _check(self, done: Any, what: str) -> None:
         if not done:

@@ -61,6 +61,10 @@ class Memory:
         """`rows`, whose instance is the column `AT` or another one, with what tells how many each instance got."""
         return rows
 
+    def placed(self, rows: DataFrame, promised: F64, *, without: tuple[str, ...] = ()) -> DataFrame:
+        """`rows` on the instances in their column `AT`, told of likewise; these columns are left behind."""
+        return rows.repartitionById(promised.size, AT).drop(*without)
+
 
 class KeyMemory(Memory):
     """What is remembered of the rows of a key, in a folder.
@@ -132,9 +136,19 @@ class KeyMemory(Memory):
         return True
 
     def observed(self, rows: DataFrame, promised: F64, instance: Column | None = None) -> DataFrame:
-        begun = self._begun
-        if begun is None:
-            return rows
+        return rows if self._begun is None else self._told(self._begun, rows, promised, instance).drop(_TOLD)
+
+    def placed(self, rows: DataFrame, promised: F64, *, without: tuple[str, ...] = ()) -> DataFrame:
+        if self._begun is None:
+            return super().placed(rows, promised, without=without)
+        told = self._told(self._begun, rows, promised, None)
+        # What is told is the instance, or `size` more, and Spark takes either modulo `size`. Because rows are
+        # shuffled by it, the column stays with them until then; to leave it out before would be to copy every row once more.
+        by = F.expr(f"nvl({_TOLD}, {AT})")
+        return told.repartitionById(promised.size, by).drop(_TOLD, *without)
+
+    def _told(self, begun: Begun, rows: DataFrame, promised: F64, instance: Column | None) -> DataFrame:
+        """`rows` with the column that is counted."""
         size, name = promised.size, f"evenly_carried_{uuid4().hex}"
 
         def take(row: Any) -> bool:
@@ -156,8 +170,8 @@ class KeyMemory(Memory):
             return True
 
         await_outcome(self._spark, name, take)
-        told = with_told(rows, F.col(AT) if instance is None else instance, size)
-        return told.observe(name, *counts(size)).drop(_TOLD)
+        told = with_told(rows, AT if instance is None else instance, size)
+        return told.observe(name, counts(size))
 
 
 def memory(
@@ -207,22 +221,25 @@ def key_memory(
     return KeyMemory(df.sparkSession, remember, Subject(use, names, types, number), by=by, asked=instances)
 
 
-def with_told(rows: DataFrame, instance: Column, size: int) -> DataFrame:
+def with_told(rows: DataFrame, instance: Column | str, size: int) -> DataFrame:
     """`rows` with the column that `counts` counts: the instance of a row, if the row is one of those that are told of.
 
     These are the first 32,768 of each partition, and of those that follow one in 16, by a hash of their place; their instance
     is then told as `size` more than it is. To count every row of a large job would be felt.
     """
     place = f"(monotonically_increasing_id() & {_ROW_IN_PARTITION}L)"
-    later = F.when(F.expr(f"(hash({place}) & {_LATER_EVERY - 1}) = 0"), instance + F.lit(size))
-    return rows.withColumn(_TOLD, F.when(F.expr(f"{place} < {_FIRST_ROWS}"), instance).otherwise(later))
+    later = f"(hash({place}) & {_LATER_EVERY - 1}) = 0"
+    # In SQL as far as can be, for every method and function of a column is several calls of the JVM.
+    more = f"case when {place} < {_FIRST_ROWS} then 0 when {later} then {size} end"
+    told = F.expr(f"{instance} + {more}") if isinstance(instance, str) else instance + F.expr(more)
+    return rows.withColumn(_TOLD, told)
 
 
-def counts(size: int) -> list[Column]:
-    """Native aggregates of rows that have what `with_told` adds: how often each of its values is there, as a text."""
+def counts(size: int) -> Column:
+    """A native aggregate of rows that have what `with_told` adds: how often each of its values is there, as a text."""
     told = 2 * min(size, _MOST_TOLD) + 1  # null, of rows that are not told of, is a value too
     tracked = max(_LEAST_TRACKED, 2 ** (2 * told - 1).bit_length())
-    return [F.to_json(F.call_function("approx_top_k", F.col(_TOLD), F.lit(told), F.lit(tracked))).alias("by_instance")]
+    return F.expr(f"to_json(approx_top_k({_TOLD}, {told}, {tracked})) as by_instance")
 
 
 def read_counts(text: str | None, size: int) -> Weighed:

@@ -25,6 +25,7 @@ from evenly.spark.features import Feature, require
 from evenly.spark.jvm.hadoop_files import Folder
 from evenly.spark.jvm.java_errors import Py4JError
 from evenly.spark.jvm.outcomes import settle
+from evenly.spark.remembering.shelf import Shelf, shelf
 
 Where = str | os.PathLike[str]
 """A folder on any path that Spark can write to, or a name below the folder of the setting `spark.evenly.remember`."""
@@ -78,12 +79,13 @@ class Store:
             require(spark, feature, by=f"remember= of {by}", remedy=remedy)
         self.path, self._spark = folder_path(spark, remember), spark
         self.subject, self._by = subject, by
-        self._folder: Folder | None = None
+        self._shelf: Shelf | None = None
         self.whole_path = self.path
         """The folder in one spelling, however it was given."""
         try:
-            self._folder = Folder(spark, self.path)
-            self.whole_path = self._folder.whole_path
+            folder = Folder(spark, self.path)
+            self.whole_path = folder.whole_path
+            self._shelf = shelf(folder, self.whole_path)
         except InvalidParameter:
             raise
         except EvenlyError as error:
@@ -124,30 +126,28 @@ class Store:
 
     def save(self, remembered: Remembered, *, new: bool = False) -> None:
         """Write it, whole; where that cannot be, say so."""
-        if self._folder is None:
+        if self._shelf is None:
             return
         try:
-            self._folder.write(self.subject.file_name, remembered.to_json())
+            self._shelf.write(self.subject.file_name, remembered.to_json())
             if new:
-                self._make_room(self._folder)
+                self._make_room(self._shelf)
         except (EvenlyError, Py4JError) as error:
             _LOG.warning("%s: what was learnt is not remembered: %s", self._by, error)
 
     def _read(self, *, warn: bool) -> Remembered | None:
-        if self._folder is None:
+        if self._shelf is None:
             return None
         name = self.subject.file_name
         source = f"{self.path}/{name}"
         try:
-            size = self._folder.sizes_bytes().get(name)
-            if size is None:
+            content = self._shelf.read(name, most_bytes=MOST_BYTES)
+            if content is None:
                 return None
-            if size > MOST_BYTES:
-                raise InvalidParameter(f"{source} has {size:,} bytes, and no memory of past runs has")
-            found = Remembered.from_json(self._folder.read(name, checked_by_caller=True), source=source)
+            found = Remembered.from_json(content, source=source)
         except NewerFormat as error:
             _LOG.warning("%s: learns, and remembers nothing: %s", self._by, error)
-            self._folder = None  # what a later release has written is left alone
+            self._shelf = None  # what a later release has written is left alone
             return None
         except (EvenlyError, Py4JError) as error:
             if warn:
@@ -155,18 +155,19 @@ class Store:
             return None
         return found if found.subject == self.subject else None
 
-    def _make_room(self, folder: Folder) -> None:
-        names = [name for name in folder.names() if is_memory(name) and name != self.subject.file_name]
+    def _make_room(self, files: Shelf) -> None:
+        names = [name for name in files.names() if is_memory(name) and name != self.subject.file_name]
         if len(names) < MOST_FILES:
             return
         learnt = {}
         for name in names:
             try:
-                learnt[name] = Remembered.from_json(folder.read(name, checked_by_caller=True)).learnt_at
+                content = files.read(name, most_bytes=MOST_BYTES)
+                learnt[name] = "" if content is None else Remembered.from_json(content).learnt_at
             except (EvenlyError, Py4JError):
                 learnt[name] = ""
         for name in sorted(learnt, key=lambda it: learnt[it])[: len(names) + 1 - MOST_FILES]:
-            folder.remove(name)
+            files.remove(name)
 
 
 def now() -> str:
