@@ -115,6 +115,15 @@ def test_a_remembered_mapping_places_as_one_that_is_given(spark, rows, learnings
     assert {it.suffix for it in folder.iterdir()} == ({".json"} if plain else {".json", ".crc"})
 
 
+def test_remembered_parts_are_grouped_where_they_are(rows, tmp_path):
+    """As those of a mapping that is given: rows that are alike in their part are known to be together."""
+    for _ in range(2):
+        parts = evenly.split_by_key(rows, key="user", instances=INSTANCES, remember=tmp_path)
+        grouped = parts.groupBy("user", "part").agg(F.collect_set("v"))
+        assert grouped._jdf.queryExecution().executedPlan().toString().split("Initial Plan")[0].count("Exchange ") == 1
+        assert grouped.count() == rows.select("user").distinct().count()
+
+
 def test_a_checksum_of_hadoops_does_not_outlive_its_file(spark, rows, learnings, tmp_path, monkeypatch, caplog):
     """An earlier release, or a session with another file system, has left one."""
     with monkeypatch.context() as elsewhere:

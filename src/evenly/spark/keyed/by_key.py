@@ -135,7 +135,7 @@ def placed_by_key(
 def _placed(df: DataFrame, mapping: Mapping, names: tuple[str, ...], slot: str | None, kept: Memory) -> DataFrame:
     instances = mapping.instances
     if slot is None and has(df.sparkSession, Feature.REPARTITION_BY_ID):
-        return kept.placed(with_instance(df, mapping, names, AT), mapping.fitted_loads, without=(AT,))
+        return kept.placed(with_instance(df, mapping, names, AT), mapping.fitted_loads)
     if df.isStreaming:
         check_slots_lead(df.sparkSession, by="by_key of a stream")
         return _placed_by_own_slot(df, mapping, names) if slot is None else _streaming(df, mapping, names, slot)

@@ -129,7 +129,8 @@ def placed_by_part(
     df: DataFrame, mapping: SplitMapping, names: tuple[str, ...], spread_on: str | Sequence[str] | None, kept: Memory
 ) -> DataFrame:
     """`df` repartitioned, with `AT` and `NUMBER` last, as `with_part` gives them; and what `kept` wants to know of it."""
-    return kept.placed(with_part(df, mapping, names, spread_on), mapping.fitted_loads)
+    routed = kept.observed(with_part(df, mapping, names, spread_on), mapping.fitted_loads)
+    return routed.repartitionById(mapping.instances, AT)
 
 
 def split_routes(df: DataFrame, mapping: SplitMapping) -> Routes:

@@ -61,9 +61,9 @@ class Memory:
         """`rows`, whose instance is the column `AT` or another one, with what tells how many each instance got."""
         return rows
 
-    def placed(self, rows: DataFrame, promised: F64, *, without: tuple[str, ...] = ()) -> DataFrame:
-        """`rows` on the instances in their column `AT`, told of likewise; these columns are left behind."""
-        return rows.repartitionById(promised.size, AT).drop(*without)
+    def placed(self, rows: DataFrame, promised: F64) -> DataFrame:
+        """`rows` on the instances in their column `AT`, which is left behind, told of likewise."""
+        return rows.repartitionById(promised.size, AT).drop(AT)
 
 
 class KeyMemory(Memory):
@@ -138,14 +138,15 @@ class KeyMemory(Memory):
     def observed(self, rows: DataFrame, promised: F64, instance: Column | None = None) -> DataFrame:
         return rows if self._begun is None else self._told(self._begun, rows, promised, instance).drop(_TOLD)
 
-    def placed(self, rows: DataFrame, promised: F64, *, without: tuple[str, ...] = ()) -> DataFrame:
+    def placed(self, rows: DataFrame, promised: F64) -> DataFrame:
         if self._begun is None:
-            return super().placed(rows, promised, without=without)
+            return super().placed(rows, promised)
         told = self._told(self._begun, rows, promised, None)
-        # What is told is the instance, or `size` more, and Spark takes either modulo `size`. Because rows are
-        # shuffled by it, the column stays with them until then; to leave it out before would be to copy every row once more.
+        # What is told is the instance, or `size` more, and Spark takes either modulo `size`. Because rows are shuffled by it,
+        # the column stays with them until then: to leave it out before would be to copy every row once more. (Where `AT` stays,
+        # rows are to be shuffled by it alone: Spark then knows that those which are alike in it are together.)
         by = F.expr(f"nvl({_TOLD}, {AT})")
-        return told.repartitionById(promised.size, by).drop(_TOLD, *without)
+        return told.repartitionById(promised.size, by).drop(_TOLD, AT)
 
     def _told(self, begun: Begun, rows: DataFrame, promised: F64, instance: Column | None) -> DataFrame:
         """`rows` with the column that is counted."""
