@@ -1,6 +1,6 @@
 """Whole jobs with a mapping that is remembered, given, or learnt each time; and λ of the runs after keys have changed.
 
-python benchmarks/remember.py [FOLDER] [--sizes 4000000,20000000,60000000] [--instances 8] [--rounds 7]
+python benchmarks/remember.py [FOLDER] [--sizes 2000000,10000000,30000000] [--instances 8] [--rounds 7]
                               [--parts jobs,costs,drifts] [--ways given,remembered,learnt] [--json]
 
 A job computes so many rows, places them by key, sorts each instance and throws the rows away: no Python, so whatever the
@@ -183,7 +183,7 @@ def streams(folder: Path | None) -> Iterator[tuple[str, pa.Array]]:
 def main() -> None:
     parser = benchmark_parser(__doc__)
     parser.add_argument("folder", nargs="?", type=Path)
-    parser.add_argument("--sizes", default="4000000,20000000,60000000", help="rows of each job")
+    parser.add_argument("--sizes", default="2000000,10000000,30000000", help="rows of each job")
     parser.add_argument("--instances", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--parts", default="jobs,costs,drifts")
