@@ -11,7 +11,7 @@ from evenly.facts.emitting import Teller, is_emitting
 from evenly.facts.labels import KeyLabels
 from evenly.facts.records import Batch
 from evenly.spark.features import Found
-from evenly.spark.jvm.outcomes import await_outcome
+from evenly.spark.jvm.outcomes import await_outcome, collected
 
 
 class JobFacts:
@@ -39,8 +39,7 @@ class JobFacts:
             return
 
         def bring(row: Any) -> bool:
-            told = row.getList(0)
-            found = [bytes(told[at]) for at in range(len(told))]
+            found = collected(row)
             if found:
                 take(found)
             return bool(found)

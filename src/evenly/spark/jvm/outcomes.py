@@ -7,6 +7,8 @@ failed nothing at all. Spark counts each task's last attempt, so tasks that ran 
 
 from __future__ import annotations
 
+import base64
+import json
 import logging
 import threading
 from collections.abc import Callable
@@ -46,6 +48,12 @@ def settle(spark: SparkSession) -> None:
     """Wait until outcomes of what has ended have been brought, a few seconds at most."""
     if _awaited or _in_hand:
         await_news(spark, _NEWS_MS)
+
+
+def collected(row: Any) -> list[bytes]:
+    """The bytes of the one list in an observation's Row, in one call of the JVM: each by its own would wait for 40 ms."""
+    (told,) = json.loads(row.json()).values()
+    return [base64.b64decode(it) for it in told or ()]
 
 
 class OutcomeListener(ActionListener):

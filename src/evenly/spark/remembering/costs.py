@@ -14,7 +14,7 @@ from evenly.errors import EvenlyError, InvalidParameter, UnknownColumn
 from evenly.remembered import PastRun, Subject
 from evenly.spark.costs.key_types import checked_types
 from evenly.spark.costs.row_ids import cost_key_types
-from evenly.spark.jvm.outcomes import await_outcome
+from evenly.spark.jvm.outcomes import await_outcome, collected
 from evenly.spark.remembering.store import Begun, Store, Where, now
 
 
@@ -49,8 +49,7 @@ class CostMemory:
         begun = self._begun
 
         def take(row: Any) -> bool:
-            told = row.getList(0)
-            reports = tuple(InstanceReport.from_bytes(bytes(told[at])) for at in range(len(told)))
+            reports = tuple(map(InstanceReport.from_bytes, collected(row)))
             rows = sum(report.rows for report in reports)
             if begun is None or not rows:
                 return False
