@@ -18,6 +18,7 @@ from evenly.keys.mapping import Mapping
 from evenly.keys.split_mapping import SplitMapping
 from evenly.spark.jvm.shuffled_again import executed_plan
 from evenly.spark.keyed.joined_sides import what_spreads
+from evenly.spark.keyed.split import numbered
 
 INSTANCES = 4
 THRESHOLD = "spark.sql.autoBroadcastJoinThreshold"
@@ -113,6 +114,20 @@ def test_plans_say_what_is_done_and_why(spark, sides, caplog):
         assert evenly.plan_join(left, right, **how).way == "broadcast"
         assert evenly.join_by_key(left, right, **how).columns == left.join(right, "k", "left").columns
         assert "join_by_key: broadcast" in caplog.text
+
+
+def test_an_instance_is_looked_up_once_and_keys_lead_where_rows_are_sorted(sides):
+    """What a short join pays beyond Spark's own are changes of frames, and tables that every task carries."""
+    left, right = sides
+    got = evenly.join_by_key(left, right, on="k", how="inner", split="left", instances=INSTANCES, mapping=all_split(left))
+    told = str(executed_plan(got).toString())
+    assert told.count("Sort [k#") == 2
+    assert told.count("Exchange shufflepartitionid") == 2
+    split = all_split(left)
+    ids = np.concatenate([split.split, np.arange(5, dtype=np.uint64)])
+    codes = numbered(split).assign_ids(ids)
+    assert (codes[: split.split.size] == INSTANCES + np.arange(split.split.size)).all()
+    assert (codes[split.split.size :] == split.light.assign_ids(ids[split.split.size :])).all()
 
 
 def test_keys_stay_whole_where_nothing_stable_tells_their_rows_apart(sides, caplog):

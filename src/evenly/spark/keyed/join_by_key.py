@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from evenly.errors import InvalidParameter, StreamingMismatch, UnknownColumn
 from evenly.instances import AUTO, Auto, Instances, asked_instances
-from evenly.keys.joins import MAY_SPLIT, JoinHow, JoinPlan, Side, checked_side, join_how, planned_join
+from evenly.keys.joins import MAY_SPLIT, JoinHow, JoinPlan, Side, checked_side, comes_out_alone, join_how, planned_join
 from evenly.keys.mapping import Mapping
 from evenly.keys.split_mapping import SplitMapping
 from evenly.remembered import Use
@@ -153,7 +153,13 @@ class _Asked:
             for side in frames
         }
         chosen = _side(split, kind, left, right)
-        spread = {side: _spread(df, names[side], spread_on if side == chosen else None) for side, df in frames.items()}
+        # Only asked of a side some of whose rows are placed by it: to look through a plan is dear.
+        spread = {
+            side: _spread(df, names[side], spread_on if side == chosen else None)
+            if side == chosen or comes_out_alone(kind, side)
+            else None
+            for side, df in frames.items()
+        }
         by = tuple(map(_copy, range(len(hashed)))) if ours else tuple(named(on, "on"))
         asked = asked_instances(instances, may_split=chosen is not None)
         return cls(frames, keys, hashed, Joining(kind, by, ours), asked, chosen, spread)

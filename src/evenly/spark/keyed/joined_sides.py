@@ -21,10 +21,10 @@ from evenly.keys.joins import JoinHow, JoinPlan, Side, comes_out_alone, copied
 from evenly.keys.split_mapping import SplitMapping
 from evenly.spark.jvm.join_sides import same_when_computed_again
 from evenly.spark.keyed.keys import case_sensitive, hashed, quoted
-from evenly.spark.keyed.split import NUMBER, POSITION, hashable, split_routes, with_part
+from evenly.spark.keyed.split import POSITION, hashable, split_routes, with_part
 from evenly.spark.placing.lookup import Table, entry_or_null, lookup_tables
 from evenly.spark.placing.own_columns import own_name
-from evenly.spark.placing.placement import AT, Routes, routes, with_instances
+from evenly.spark.placing.placement import AT, ID, Routes, all_but, with_ids
 from evenly.spark.remembering.memory import Memory
 
 _FOUND = own_name("found")
@@ -73,7 +73,7 @@ class Joining:
         Spark would move a semi or an anti join below the shuffle of its left side. So these are an inner and a left join with
         the other side's keys, each once: rows on an instance are grouped there without another shuffle.
         """
-        by = [AT, *self.by]
+        by = [*self.by, AT]  # keys lead where rows are sorted: all rows of a task have one instance, which tells none apart
         if self.how in ("inner", "left", "right", "full"):
             joined = left.join(right, by, self.how)
         else:
@@ -87,11 +87,7 @@ class Joining:
 
 def routes_of(df: DataFrame, plan: JoinPlan) -> Routes:
     """What leads keys of either side to instances, made once for both: a table is dozens of calls of the JVM."""
-    if plan.mapping is None:
-        return {}
-    if plan.side is None or not plan.mapping.needs_merge:
-        return routes(df, {AT: plan.mapping.light})
-    return split_routes(df, plan.mapping)
+    return {} if plan.mapping is None else split_routes(df, plan.mapping)
 
 
 def placed_side(
@@ -107,29 +103,27 @@ def placed_side(
     """`df` on its instances, with `AT` last. Rows without a key are dropped or, where they come out, spread.
 
     `known` is what `routes_of` gave. `kept` is told where rows that have a key went; without a mapping an even spread was
-    promised.
+    promised. `AT` is never null by its type: Spark drops rows without what they are joined by, and would compute it once more
+    to find them. Each change of a frame is analysed by itself, which is most of what a short join pays, so there are few.
     """
     alone = comes_out_alone(how, side)
+    has_null = key.has_null
     if not alone:
-        df = df.where(~key.has_null)
+        df = df.where(~has_null)
     steps, names, added = key.cast(df)
     if plan.mapping is None:
-        steps = steps.withColumn(AT, F.pmod(hashed("xxhash64", names), F.lit(plan.instances)).cast("int"))
-    elif plan.side is None or not plan.mapping.needs_merge:
-        steps = with_instances(steps, known, names)
-    elif plan.side == side:
-        steps = with_part(steps, plan.mapping, names, spread_on, known).drop(NUMBER)
+        steps = steps.withColumn(AT, F.nvl(F.pmod(hashed("xxhash64", names), F.lit(plan.instances)).cast("int"), F.lit(0)))
+    elif plan.side in (None, side) or not plan.mapping.needs_merge:
+        steps = with_part(steps, plan.mapping, names, spread_on if plan.side == side else None, known)
     else:
         steps = _with_copies(steps, plan.mapping, names, known)
     if alone and spread_on is not None:
         apart = F.monotonically_increasing_id() if spread_on == POSITION else hashed("xxhash64", _spelled(df, spread_on))
         any_instance = F.pmod(apart, F.lit(plan.instances)).cast("int")
-        steps = steps.withColumn(AT, F.when(key.has_null, any_instance).otherwise(F.col(AT)))
-    # Spark drops rows without what they are joined by, and would compute the instance once more to find them.
-    steps = steps.withColumn(AT, F.nvl(F.col(AT), F.lit(0)))
+        steps = steps.withColumn(AT, F.nvl(F.when(has_null, any_instance).otherwise(F.col(AT)), F.lit(0)))
     promised = np.zeros(plan.instances) if plan.mapping is None else plan.mapping.fitted_loads
-    steps = kept.observed(steps, promised, F.when(~key.has_null, F.col(AT)))
-    return steps.drop(*added).repartitionById(plan.instances, AT)
+    steps = kept.observed(steps, promised, F.when(~has_null, F.col(AT)))
+    return (steps.drop(*added) if added else steps).repartitionById(plan.instances, AT)
 
 
 def _spelled(df: DataFrame, spread_on: str | Sequence[str]) -> tuple[str, ...]:
@@ -142,11 +136,12 @@ def _with_copies(df: DataFrame, mapping: SplitMapping, names: tuple[str, ...], k
     starts, counts, parts = copied(mapping)
     own: dict[str, Table] = {"starts": starts.astype("int32"), "counts": counts.astype("int32"), "parts": parts}
     tables = lookup_tables(df, own)
-    steps = with_instances(df, known, names)
-    first, many = (entry_or_null(tables[name], NUMBER) for name in ("starts", "counts"))
+    steps = with_ids(df, names).withColumn(AT, known[AT])
+    number = f"{AT} - {mapping.instances}"
+    first, many = (entry_or_null(tables[name], number) for name in ("starts", "counts"))
     homes = F.slice(tables["parts"], first + F.lit(1), many)
-    at = F.when(F.expr(f"{NUMBER} < {mapping.split.size}"), homes).otherwise(F.array(F.col(AT)))
-    return steps.withColumn(AT, F.explode(at)).drop(NUMBER)
+    at = F.when(F.expr(f"{AT} >= {mapping.instances}"), homes).otherwise(F.array(F.col(AT)))
+    return steps.select(all_but(ID, AT), F.explode(at).alias(AT))
 
 
 def what_spreads(df: DataFrame, names: tuple[str, ...]) -> tuple[str, ...]:

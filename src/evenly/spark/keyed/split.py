@@ -8,6 +8,7 @@ only some of the tasks that follow run again (SPARK-38388). All of it is column 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -23,18 +24,16 @@ from evenly.spark.features import Feature, require
 from evenly.spark.frames import check_frame, check_new_column
 from evenly.spark.keyed.keys import Key, check_distinct, hashed, key_names, named
 from evenly.spark.keyed.learning import Weight, check_not_learnt, learn_mapping
-from evenly.spark.placing.lookup import entry_or_null, lookup_tables, smallest
+from evenly.spark.placing.lookup import Table, entry_or_null, lookup_tables, smallest
 from evenly.spark.placing.mapping_check import check_is, check_mapping
 from evenly.spark.placing.own_columns import own_name
-from evenly.spark.placing.placement import AT, Routes, routes, with_instances
+from evenly.spark.placing.placement import AT, ID, Routes, all_but, routes, with_ids
 from evenly.spark.remembering.memory import Memory, memory
 from evenly.spark.remembering.store import Where
 
 POSITION = "position"
 NUMBER = own_name("number")
-_SPREAD = own_name("spread")
-_FROM, _MANY, _PLACE = own_name("from"), own_name("many"), own_name("place")
-_DRAWN = {name: own_name(name) for name in ("cuts", "parts", "others")}
+_SPREAD, _PLACE = own_name("spread"), own_name("place")
 
 
 def split_by_key(
@@ -129,13 +128,16 @@ def placed_by_part(
     df: DataFrame, mapping: SplitMapping, names: tuple[str, ...], spread_on: str | Sequence[str] | None, kept: Memory
 ) -> DataFrame:
     """`df` repartitioned, with `AT` and `NUMBER` last, as `with_part` gives them; and what `kept` wants to know of it."""
-    routed = kept.observed(with_part(df, mapping, names, spread_on), mapping.fitted_loads)
+    routed = kept.observed(with_part(df, mapping, names, spread_on, tell_number=True), mapping.fitted_loads)
     return routed.repartitionById(mapping.instances, AT)
 
 
 def split_routes(df: DataFrame, mapping: SplitMapping) -> Routes:
-    """To `AT`, the instance of a row's key, and if keys are split to `NUMBER`, which of them it is, or how many they are."""
-    return routes(df, {AT: mapping.light, **({NUMBER: numbering(mapping)} if mapping.needs_merge else {})})
+    """To `AT`, the instance of a row's key; for a key that is split the number of instances and, above it, which of them it is.
+
+    Never null by its type: Spark drops rows without what they are joined by, and would compute it once more to find them.
+    """
+    return {AT: F.nvl(routes(df, {AT: numbered(mapping)})[AT], F.lit(0))}
 
 
 def with_part(
@@ -144,36 +146,40 @@ def with_part(
     names: tuple[str, ...],
     spread_on: str | Sequence[str] | None,
     known: Routes | None = None,
+    *,
+    tell_number: bool = False,
 ) -> DataFrame:
-    """`df` with `AT`, the instance of a row, and `NUMBER` last: which split key it is of, or the number of split keys.
+    """`df` with `AT`, the instance of a row, last. `known` are the mapping's `split_routes`, if there are some already.
 
-    `known` are the mapping's `split_routes`, if there are some already.
+    With `tell_number` behind it `NUMBER`: which split key a row is of, or the number of split keys.
     """
     if spread_on is not None:
         named(spread_on, "spread_on")
     # What is wrong with what was named is said now, and not when a key becomes hot.
     spread = _spread(df, names, spread_on) if mapping.needs_merge or spread_on is not None else None
-    steps = with_instances(df, known or split_routes(df, mapping), names)
+    found = (known or split_routes(df, mapping))[AT]
+    steps = with_ids(df, names)
     if not mapping.needs_merge:
-        return steps.withColumn(NUMBER, F.lit(0))
-    is_split = f"{NUMBER} < {mapping.split.size}"
+        return steps.select(all_but(ID), found.alias(AT), *([F.lit(0).alias(NUMBER)] if tell_number else []))
+    steps = steps.withColumn(AT, found)
+    is_split, number = F.expr(f"{AT} >= {mapping.instances}"), f"{AT} - {mapping.instances}"
     starts, sizes = mapping.starts[:-1], np.diff(mapping.starts)
     cuts, others = mapping.draws
-    own = {"starts": smallest(starts), "sizes": sizes.astype(np.int64), "cuts": cuts.astype(np.int64)}
+    own: dict[str, Table] = {"starts": starts.astype(np.int32), "sizes": sizes.astype(np.int64), "cuts": cuts.astype(np.int64)}
     tables = lookup_tables(df, {**own, "parts": smallest(mapping.parts), "others": smallest(others)})
     # Each value that is used twice is a column for a while, as in placement.py. Rows that are not split are not hashed.
     if _by_position(df, spread_on):
         steps = steps.withColumn(_SPREAD, F.monotonically_increasing_id())
         spread = hashed("xxhash64", (_SPREAD,))
-    steps = steps.withColumn(_SPREAD, F.when(F.expr(is_split), spread))
-    steps = steps.withColumns({_FROM: entry_or_null(tables["starts"], NUMBER), _MANY: entry_or_null(tables["sizes"], NUMBER)})
-    place = f"cast({_FROM} as int) + cast(pmod({_SPREAD}, {_MANY}) as int)"
-    steps = steps.withColumn(_PLACE, F.expr(f"if({is_split}, {place}, null)"))
-    steps = steps.withColumns({column: entry_or_null(tables[name], _PLACE) for name, column in _DRAWN.items()})
-    here = f"shiftrightunsigned({_SPREAD}, 33) < {_DRAWN['cuts']}"
-    drawn = f"cast(if({here}, {_DRAWN['parts']}, {_DRAWN['others']}) as int)"
-    steps = steps.withColumn(AT, F.expr(f"if({is_split}, {drawn}, {AT})"))
-    return steps.drop(_SPREAD, _FROM, _MANY, _PLACE, *_DRAWN.values())
+    steps = steps.withColumn(_SPREAD, F.when(is_split, spread))
+    first, many = (entry_or_null(tables[name], number) for name in ("starts", "sizes"))
+    steps = steps.withColumn(_PLACE, first + F.call_function("int", F.pmod(F.col(_SPREAD), many)))
+    cut, part, another = (entry_or_null(tables[name], _PLACE) for name in ("cuts", "parts", "others"))
+    drawn = F.call_function("if", F.expr(f"shiftrightunsigned({_SPREAD}, 33)") < cut, part, another)
+    at = F.call_function("int", F.call_function("if", is_split, drawn, F.col(AT)))
+    told = F.expr(f"if({AT} >= {mapping.instances}, {number}, {mapping.split.size}) as {NUMBER}")
+    placed = F.nvl(at, F.lit(0)).alias(AT)
+    return steps.select(all_but(ID, AT, _SPREAD, _PLACE), placed, *([told] if tell_number else []))
 
 
 def _spread(df: DataFrame, names: tuple[str, ...], spread_on: str | Sequence[str] | None) -> Column:
@@ -211,16 +217,18 @@ def hashable(df: DataFrame, name: str) -> str | None:
         return None
 
 
-def numbering(mapping: SplitMapping) -> Mapping:
-    """Which of the split keys a key is, as a mapping: its number, or their number for any other key."""
-    count = mapping.split.size
-    return Mapping(
-        instances=count + 1,
-        buckets=np.full(1, count, np.int32),
-        a=0,
-        b=0,
-        heavy_keys=mapping.split,
-        heavy_instances=np.arange(count, dtype=np.int32),
-        heavy_weights=np.ones(count),
-        ids=mapping.ids,
+def numbered(mapping: SplitMapping) -> Mapping:
+    """Instances and split keys in one table, which is looked up once: split keys have the numbers above the instances."""
+    if not mapping.needs_merge:
+        return mapping.light
+    light, count = mapping.light, mapping.split.size
+    whole = ~np.isin(light.heavy_keys, mapping.split)
+    above = np.arange(light.instances, light.instances + count, dtype=np.int32)
+    return replace(
+        light,
+        instances=light.instances + count,
+        heavy_keys=np.concatenate([light.heavy_keys[whole], mapping.split]),
+        heavy_instances=np.concatenate([light.heavy_instances[whole], above]),
+        heavy_weights=np.concatenate([light.heavy_weights[whole], np.ones(count)]),
+        capacities=None,
     )

@@ -27,6 +27,8 @@ INSTANCE = "__evenly_instance"
 """What rows that are dealt out by their cost have, also in workers."""
 AT = own_name("instance")
 """The instance of a row, in the driver's plans alone."""
+ID = own_name("step_id")
+"""The id of a row's key, for a while."""
 
 
 def with_instance(df: DataFrame, mapping: Mapping, names: tuple[str, ...], column: str) -> DataFrame:
@@ -46,7 +48,18 @@ def routes(df: DataFrame, mappings: dict[str, Mapping]) -> Routes:
 
 def with_instances(df: DataFrame, routes: Routes, names: tuple[str, ...]) -> DataFrame:
     """`df` with the columns of `routes` for the keys in `names`."""
-    return df.withColumn(_name("id"), key_id(names)).withColumns(routes).drop(_name("id"))
+    return with_ids(df, names).withColumns(routes).drop(ID)
+
+
+def with_ids(df: DataFrame, names: tuple[str, ...]) -> DataFrame:
+    """`df` with the step `ID`, of which `routes` are made; whoever adds it drops it."""
+    return df.withColumn(ID, key_id(names))
+
+
+def all_but(*steps: str) -> Column:
+    """All columns but these of ours: to add one and drop others at once, for each change of a frame is analysed by itself.
+    A Spark before 4.0 cannot."""
+    return F.expr(f"* except ({', '.join(steps)})")
 
 
 @dataclass(frozen=True)
