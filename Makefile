@@ -121,7 +121,7 @@ bench-stage: $(READY) recorded ## Measure a grouped function on recorded keys in
 bench-streaming: $(READY) recorded ## Measure stateful streaming queries on recorded keys in the folder EVENLY_DATA
 	$(BIN)/python benchmarks/streaming_keys.py "$(EVENLY_DATA)"
 
-bench-state: $(READY) ## Measure a Python state for each of 10,000 and 100,000 keys a batch, beside transformWithState and applyInPandasWithState (STATE="--keys 10000")
+bench-state: $(READY) ## Measure a Python state for each of 10,000, 30,000 and 100,000 keys a batch, and empty batches, beside transformWithState and applyInPandasWithState (STATE="--keys 10000 --rows 1 5 20")
 	$(BIN)/python benchmarks/stream_state.py $(STATE)
 
 bench-drift: $(READY) recorded ## Measure the drift controller on recorded keys in the folder EVENLY_DATA
