@@ -288,12 +288,13 @@ def test_what_is_forgotten_or_learnt_anew_meanwhile_is_not_written_over(spark, r
     assert kept(spark, tmp_path) == [other]
 
 
-def test_all_slots_of_an_application_are_of_one_mapping(rows, drifted, learnings, tmp_path, monkeypatch, caplog):
+def test_all_slots_of_an_application_are_of_one_mapping(spark, rows, drifted, learnings, tmp_path, monkeypatch, caplog):
     def slotted(df, **more):
         return evenly.by_key(df, **{"key": "user", "instances": INSTANCES, "remember": str(tmp_path), **more})
 
     left = slotted(rows)
     left.count()
+    assert len(kept(spark, tmp_path)) == 1  # all is written
     (path,) = tmp_path.glob("*.json")
     path.unlink()  # whatever becomes of the folder
     other = drifted.select(F.col("user").alias("id"), F.col("v").alias("w"))
