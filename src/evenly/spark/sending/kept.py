@@ -16,6 +16,8 @@ from __future__ import annotations
 import logging
 import re
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from pyspark.errors import PySparkException
@@ -36,6 +38,7 @@ _KIND, _VERSION = "evenly-kept-batch", 1
 _SUFFIX = ".json"
 _DIGITS = 16
 _LONGEST = 2**31 - 1
+_NOT_KEPT = (EvenlyError, PySparkException, Py4JError)
 _WRITING = {"compression": "lz4", "maxRecordsPerFile": "0"}
 """Spark cuts no file that is compressed in this way, so the rows of a partition are read by one task, in order."""
 _NO_ROOM = re.compile(r"No space left on device|[Qq]uota (?:is )?exceeded|QuotaExceeded")
@@ -85,51 +88,71 @@ class KeptBatches:
         finally:
             self._folder.remove(mark)
 
+    def has(self, batch: int) -> bool:
+        """Whether it is known what a batch sends."""
+        return self._folder.has(f"{batch}{_SUFFIX}")
+
     def rows(self, encoded: DataFrame, sender: str, batch: int) -> DataFrame:
         """What batch `batch` sends, with identities: as it was kept when it was first run, or `encoded` if it never was."""
-        if not self._folder.has(f"{batch}{_SUFFIX}"):
-            self._keep(encoded, sender, batch)
-        elif self._in_turn:
-            # A stream's batch must be computed even so: its state and its watermark go on from what this run has seen.
-            encoded.write.format("noop").mode("overwrite").save()
+        run = self.written(encoded, batch, sender)
+        try:
+            return self.listed(run, sender, batch)
+        except _NOT_KEPT:
+            self.drop(run, batch)
+            raise
+
+    def written(self, encoded: DataFrame, batch: int, sender: str) -> str:
+        """Write down what a batch may send: under which name. "" where it is known already what it sends."""
+        if not self.has(batch):
+            return self._write(encoded, batch)
+        if self._in_turn:
+            computed(encoded)
         else:
             _LOG.warning(
                 "batch %d of %s was kept in %s when it was sent first: those rows are sent again, and not what the DataFrame "
                 "has now; give other rows another batch=",
                 *(batch, sender, self._path(batch)),
             )
+        return ""
+
+    def listed(self, run: str, sender: str, batch: int) -> DataFrame:
+        """What a batch sends, with identities: what was written under the name `run`, if nothing else is known."""
+        if run and not self.has(batch):
+            self._list(run, sender, batch)
         rows = as_it_is(f"{self._path(batch)}/{self._checked(sender, batch)}")
         lines = self._spark.read.schema("value string").options(**_READING).text(rows)
         number = F.conv(F.substring("value", 1, _DIGITS), 16, 10).cast("bigint")
         return lines.select(number.alias(IDENTITY), F.unbase64(F.substring("value", _DIGITS + 1, _LONGEST)).alias(BODY))
 
-    def _keep(self, encoded: DataFrame, sender: str, batch: int) -> None:
-        names = self._folder.names()
-        kept = self._in_order(names, batch)
+    def _write(self, encoded: DataFrame, batch: int) -> str:
+        self._in_order(self._folder.names(), batch)
         identity = F.lpad(F.hex(F.monotonically_increasing_id()), _DIGITS, "0")
         body = F.replace(F.base64(BODY), F.lit("\r\n"), F.lit(""))
         if is_held_at_driver(encoded):
             # Spark would give these rows their numbers at the driver, as if of one partition, and then cut them into several.
             encoded = encoded.coalesce(1)
         run = uuid.uuid4().hex[:12]
-        there = self._folder.child(str(batch))
         try:
-            encoded.select(F.concat(identity, body)).write.options(**_WRITING).text(f"{there.path}/{run}")
+            with self._room(batch):
+                encoded.select(F.concat(identity, body)).write.options(**_WRITING).text(f"{self._path(batch)}/{run}")
+        except _NOT_KEPT:
+            self.drop(run, batch)
+            raise
+        return run
+
+    def _list(self, run: str, sender: str, batch: int) -> None:
+        there = self._folder.child(str(batch))
+        if not there.has(run):
+            raise DamagedData(f"what batch {batch} is to send is not in {there.path}/{run} any more: restore it")
+        with self._room(batch):
             told = {"sender": sender, "batch": batch, "at": self._at, "rows": run, "files": _files(there.child(run))}
             made = self._folder.make(f"{batch}{_SUFFIX}", sealed(told, kind=_KIND, version=_VERSION))
-        except (EvenlyError, PySparkException, Py4JError) as error:
-            self._drop(batch, run)
-            if (full := _NO_ROOM.search(_with_causes(error))) is None:
-                raise
-            raise UnwritableFile(
-                f"the rows of batch {batch} cannot be kept in {there.path} ({full.group()}), so none of them was sent: "
-                "see that there is room for them there, and for Spark's own files"
-            ) from error
         if not made:
             _LOG.warning("another run of batch %d has kept its rows in %s meanwhile: those are sent", batch, there.path)
             there.remove(run)
+        names = self._folder.names()
         try:
-            self._in_order(self._folder.names(), batch)
+            kept = self._in_order(names, batch)
         except CheckpointMismatch:
             # Another application has sent this batch and gone on, and then removed what it had kept of it.
             self._folder.remove(f"{batch}{_SUFFIX}")
@@ -137,15 +160,30 @@ class KeptBatches:
             raise
         # Folders without a list too: whoever removed the list may have been killed before the rows.
         for older in kept if self._in_turn else ():
-            self._folder.remove(f"{older}{_SUFFIX}")
+            if older < batch:
+                self._folder.remove(f"{older}{_SUFFIX}")
         for name in names if self._in_turn else ():
             if name.isdigit() and int(name) < batch:
                 self._folder.remove(name)
 
-    def _drop(self, batch: int, run: str) -> None:
-        """Remove what a run has written and could not list: each run that is tried on a full disk would leave it fuller."""
+    @contextmanager
+    def _room(self, batch: int) -> Iterator[None]:
+        """A full disk is told as such."""
         try:
-            if not self._folder.has(f"{batch}{_SUFFIX}"):  # else it may be the one that is listed, whatever was said
+            yield
+        except _NOT_KEPT as error:
+            if (full := _NO_ROOM.search(_with_causes(error))) is None:
+                raise
+            raise UnwritableFile(
+                f"the rows of batch {batch} cannot be kept in {self._path(batch)} ({full.group()}), so none of them was sent: "
+                "see that there is room for them there, and for Spark's own files"
+            ) from error
+
+    def drop(self, run: str, batch: int) -> None:
+        """Remove what was written under this name and is not listed: each run that is tried on a full disk would leave it
+        fuller."""
+        try:
+            if run and not self.has(batch):  # else it may be the one that is listed, whatever was said
                 self._folder.child(str(batch)).remove(run)
         except (EvenlyError, Py4JError) as error:
             _LOG.debug("%s: rows that are not listed stay: %s", self._path(batch), error)
@@ -192,6 +230,11 @@ class KeptBatches:
 
     def _path(self, batch: int) -> str:
         return f"{self._folder.path}/{batch}"
+
+
+def computed(rows: DataFrame) -> None:
+    """Compute rows that nobody takes: a stream's state and its watermark go on from what a run of a batch has seen."""
+    rows.write.format("noop").mode("overwrite").save()
 
 
 def _with_causes(error: BaseException | None) -> str:
