@@ -22,7 +22,7 @@ import evenly
 from evenly.dataflow.files import parse_dataflow
 from evenly.dataflow.job_script import job_script
 from evenly.errors import CheckpointMismatch, InvalidDataflow
-from evenly.spark.flows import edge_mappings
+from evenly.spark.flows import edge_mappings, whole_batch
 from line_receiver import LineReceiver, without_doubles
 from waiting import until
 
@@ -245,28 +245,31 @@ def test_another_source_than_that_of_the_checkpoint_is_refused_with_both(spark, 
         started("rate")
 
 
-def test_rows_of_a_stream_are_sent_again_as_the_same(spark, tmp_path):
-    """A sink behind that fails once: Spark runs the batch again, and a receiver knows all of its rows."""
-    folder, asked = str(tmp_path / "in"), []
+def test_rows_of_a_stream_are_sent_again_as_the_same(spark, tmp_path, monkeypatch):
+    """A driver that ends when it has sent: Spark runs the batch again, and a receiver knows all of its rows."""
+    folder, asked, sent = str(tmp_path / "in"), [], []
     spark.range(30, numPartitions=2).write.parquet(folder)
+    real = whole_batch.Sending.send
 
-    def second_time(_, number):
-        asked.append(number)
-        if len(asked) == 1:
+    def second_time(self):
+        real(self)
+        sent.append(self.batch)
+        if len(sent) == 1:
             raise RuntimeError("not now")
 
+    monkeypatch.setattr(whole_batch.Sending, "send", second_time)
     with LineReceiver() as receiver:
         flow = evenly.Flow("sent")
         ids = flow.source("ids", format="parquet", path=folder, schema="id long")
         to = {"host": "127.0.0.1", "port": receiver.port, "policy": "lbf", "link": f"test-{receiver.port}"}
         texts = ids.shuffle(2).row(lambda row: str(row.id), schema="text string", name="text")
         texts.sink("a/b ö", format="tcp", options=to)
-        texts.sink("behind", function=second_time)
+        texts.sink("beside", function=lambda _, number: asked.append(number))
         with pytest.raises(Exception, match="not now"):
             evenly.run(flow, spark=spark, checkpoint=tmp_path / "c", trigger=NOW).awaitTermination()
         evenly.run(flow, spark=spark, checkpoint=tmp_path / "c", trigger=NOW).awaitTermination()
         found = receiver.rows()
-        assert asked == [0, 0]
+        assert (asked, sent) == ([0], [0, 0])
         assert len(found) == 60
         assert sorted(int(row[-1]) for row in without_doubles(found)) == list(range(30))
         shutil.copytree(tmp_path / "c", tmp_path / "copy")

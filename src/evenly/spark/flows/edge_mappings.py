@@ -67,9 +67,9 @@ class EdgeMappings:
         found = self._learnt.get((edge.start, edge.end))
         return found is None or found.age >= found.lasts or found.lost.due or found.mapping.instances != instances
 
-    def placed(self, edge: Edge, rows: DataFrame, instances: int) -> DataFrame:
-        """The rows of an edge, each on the instance of its key."""
-        found, key = self._of(edge, rows, instances), list(edge.columns)
+    def placed(self, edge: Edge, rows: DataFrame, instances: int, *, learnt_from: DataFrame) -> DataFrame:
+        """The rows of an edge, each on the instance of its key; a mapping is learnt from rows that are the same."""
+        found, key = self._of(edge, learnt_from, instances), list(edge.columns)
         if not has(rows.sparkSession, Feature.REPARTITION_BY_ID):
             return by_key(rows, key=key, instances=instances, slot=None, mapping=found.mapping)
         names = key_names(rows, key)

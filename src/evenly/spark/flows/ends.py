@@ -146,7 +146,7 @@ def check_columns(flow: Dataflow, one: Operator, rows: DataFrame, *, streaming: 
 
 
 def write(flow: Dataflow, one: Operator, rows: DataFrame, batch: StreamBatch | None) -> None:
-    """Write what a sink gets; of a stream in a batch that may be written again."""
+    """Write what a sink gets; of a stream in a batch that may be written again, and to files, tables and functions alone."""
     try:
         _write(flow, one, rows, batch)
     except AnalysisException as error:
@@ -160,7 +160,8 @@ def _write(flow: Dataflow, one: Operator, rows: DataFrame, batch: StreamBatch | 
     elif one.format == CONSOLE:
         rows.show(int(options.get("rows", _SHOWN)), truncate=False)
     elif one.format in SENT:
-        _send(one, rows, batch)
+        pacing = _pacing(one)
+        send(rows, to=_destination(one), column=one.options.get("column"), link=pacing.link, policy=pacing.policy)
     elif batch is not None and one.format in FILES:
         written = f"{WRITING}/{batch.run.name}-{batch.number}"
         rows.write.format(one.format).options(**options).mode("overwrite").save(f"{one.path.rstrip('/')}/{written}")
@@ -204,14 +205,9 @@ def kept_of(spark: SparkSession, one: Operator, checkpoint: str) -> KeptBatches:
     return KeptBatches(spark, folder.path, in_turn=True)
 
 
-def _send(one: Operator, rows: DataFrame, batch: StreamBatch | None) -> None:
-    to, pacing, column = _destination(one), _pacing(one), one.options.get("column")
-    if batch is None:
-        send(rows, to=to, column=column, link=pacing.link, policy=pacing.policy)
-        return
-    sender = sender_of(one, batch.query)
-    kept = kept_of(rows.sparkSession, one, batch.checkpoint).rows(bodies(rows, column), sender, batch.number)
-    send_bodies(kept, to, pacing, sender=sender, batch=batch.number)
+def send_kept(one: Operator, rows: DataFrame, sender: str, batch: int) -> None:
+    """Send what a sink of a stream has kept of a batch."""
+    send_bodies(rows, _destination(one), _pacing(one), sender=sender, batch=batch)
 
 
 def _destination(one: Operator) -> TcpLines | HttpPost:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import partial, reduce
 from typing import Protocol
 
 from pyspark import StorageLevel
@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
 
 from evenly.costs.call_options import CallOptions
-from evenly.dataflow.ends import CONSOLE
+from evenly.dataflow.ends import CONSOLE, FILES, KAFKA, SENT, TABLE
 from evenly.dataflow.graph import Dataflow, Edge, Operator
 from evenly.dataflow.stages import Stage
 from evenly.dataflow.tuning import Tuning
@@ -28,11 +28,13 @@ from evenly.spark.features import Feature, require
 from evenly.spark.flows.costed import costed_call, costed_rows
 from evenly.spark.flows.edge_mappings import EdgeMappings
 from evenly.spark.flows.functions import loaded
+from evenly.spark.flows.same_rows import SameRows
 from evenly.spark.flows.schemas import parsed
 from evenly.spark.flows.watch import OfCosts, Reports
 from evenly.spark.jvm.read_again import reads_again
 from evenly.spark.keyed.by_key import by_key
 from evenly.spark.keyed.keys import key_names
+from evenly.spark.keyed.learning import learn_mapping
 from evenly.spark.placing.placement import AT
 from evenly.spark.python_workers import check_python, on_workers
 from evenly.spark.worker_errors import own_error
@@ -50,6 +52,15 @@ class CostedBatch(Protocol):
     def __call__(self, name: str, entering: DataFrame, /, *, persisted: bool) -> DataFrame: ...
 
 
+@dataclass(frozen=True)
+class _Shared:
+    """A result that is persisted, and how the rows of one operator are had of it."""
+
+    what: str
+    rows: DataFrame
+    of: Callable[[DataFrame], DataFrame]
+
+
 @dataclass
 class Frames:
     """What leaves each operator of a dataflow, made stage by stage; `begun` has what is there already.
@@ -57,6 +68,7 @@ class Frames:
     What several stages read is persisted: `release` lets go of it. `by_cost` runs the operators of a stream whose rows are
     dealt out by their cost (None: a batch on its own); `reports` takes what workers tell (None: nobody asks). `tuning` has
     threads and instances, `mappings` what a stream has learnt of its keys before (None: each is learnt from the rows at hand).
+    `same` looks whether what is persisted is the same to all that read it whole (None: nobody asks).
     """
 
     flow: Dataflow
@@ -66,13 +78,17 @@ class Frames:
     reports: Reports | None = None
     tuning: Tuning = field(default_factory=Tuning)
     mappings: EdgeMappings | None = None
+    same: SameRows | None = None
     _made: dict[str, DataFrame] = field(default_factory=dict)
     _kept: list[DataFrame] = field(default_factory=list)
+    _shared: dict[str, _Shared] = field(default_factory=dict)
 
     def of_sinks(self) -> dict[str, DataFrame]:
         """What each sink is to get."""
         for name, rows in self.begun.items():
             self._made[name] = self._once(rows) if self._readers(name) > 1 else rows
+            if not self._is_read_again_alike(name):
+                self._share([name], self._made[name], lambda _, rows: rows)
         found = {}
         for stage in self.stages:
             if all(name in self._made for name in stage.operators):
@@ -153,7 +169,8 @@ class Frames:
 
     def grouped(self, edge: Edge, rows: DataFrame) -> DataFrame:
         """The rows of an edge where its end finds them; for state, `stream_by_key` places them."""
-        return self._placed(edge, self._taken(edge, rows))
+        rows = self._taken(edge, rows)
+        return self._placed(edge, rows, rows)
 
     def _taken(self, edge: Edge, rows: DataFrame) -> DataFrame:
         """The rows that take an edge."""
@@ -168,17 +185,19 @@ class Frames:
             raise self.flow.error(f"{what} cannot be taken: {next(iter(str(error).strip().splitlines()))}", edge) from error
         return rows
 
-    def _placed(self, edge: Edge, rows: DataFrame) -> DataFrame:
-        """Rows of one or more edges that are grouped as this one."""
+    def _placed(self, edge: Edge, rows: DataFrame, alike: DataFrame) -> DataFrame:
+        """Rows of one or more edges that are grouped as this one; where their keys are to be learnt, that is of `alike`."""
         instances = self.tuning.instances_of(edge, default_instances(rows.sparkSession))
         if edge.grouping == "shuffle":
             return rows.repartition(instances)
         if edge.grouping == "duplicate":
             return _everywhere(rows, instances)
         if edge.grouping == "key" and self.flow.by_name[edge.end].kind != "state":
+            key = list(edge.columns)
             if self.mappings is not None:
-                return self.mappings.placed(edge, rows, instances)
-            return by_key(rows, key=list(edge.columns), instances=instances, slot=None)
+                return self.mappings.placed(edge, rows, instances, learnt_from=alike)
+            mapping = None if alike is rows else learn_mapping(alike, key=key, instances=instances)
+            return by_key(rows, key=key, instances=instances, slot=None, mapping=mapping)
         return rows
 
     def _make(self, stage: Stage, rows: DataFrame) -> None:
@@ -197,12 +216,45 @@ class Frames:
                 reports.persisted(left, costs)
         elif reports is not None:
             left = reports.observe(left, costs)
-        left = self._results(stage, left)
-        if len(stage.exits) == 1:
-            self._made[stage.exits[0]] = left
-            return
+
+        def of_exit(place: int, left: DataFrame) -> DataFrame:
+            left = self._results(stage, left)
+            return left if len(stage.exits) == 1 else left.where(F.col("exit") == place).select(f"e{place}.*")
+
         for place, name in enumerate(stage.exits):
-            self._made[name] = left.where(F.col("exit") == place).select(f"e{place}.*")
+            self._made[name] = of_exit(place, left)
+        if persisted or kept:
+            self._share(stage.exits, left, of_exit)
+
+    def _share(self, exits: Sequence[str], rows: DataFrame, of_exit: Callable[[int, DataFrame], DataFrame]) -> None:
+        """Have those who read all of a persisted result compared, where there are several."""
+        reading = sum(self._reads_all(stage) for stage in self.stages for edge in stage.inputs if edge.start in exits)
+        if self.same is not None and reading > 1:
+            for place, name in enumerate(exits):
+                self._shared[name] = _Shared(", ".join(exits), rows, partial(of_exit, place))
+
+    def _is_read_again_alike(self, name: str) -> bool:
+        """Whether it is a source that gives the same rows when it is read again."""
+        one = self.flow.by_name[name]
+        return one.kind == "source" and not one.function and one.format != TABLE
+
+    def _reads_all(self, stage: Stage) -> bool:
+        """Whether the first action on what a stage makes of its rows is known to read all of them, and once.
+
+        To learn a mapping reads a part, as functions and the console may, and formats that are others' do what they like.
+        """
+        if stage.kind == "sink":
+            sink = self.flow.by_name[stage.operators[0]]
+            return not sink.function and sink.format in (*FILES, *SENT, KAFKA)
+        onward = [(it, edge) for it in self.stages for edge in it.inputs if edge.start in stage.exits]
+        return stage.kind in ("worker", "cost") and all(self._reads_all(it) and not self._learns(edge) for it, edge in onward)
+
+    def _read(self, name: str, stage: Stage) -> DataFrame:
+        """What leaves an operator, for one stage."""
+        shared = self._shared.get(name)
+        if shared is None or self.same is None or not self._reads_all(stage):
+            return self._made[name]
+        return shared.of(self.same.read(shared.what, shared.rows))
 
     def _readers(self, name: str) -> int:
         """How often what leaves an operator is read: once more where a mapping is learnt from it (a source is read again)."""
@@ -238,15 +290,21 @@ class Frames:
     def _rows(self, stage: Stage) -> DataFrame:
         """What enters a stage."""
         if stage.kind == "worker" and stage.fed_by is not None:
-            return self._made[stage.fed_by]
+            return self._read(stage.fed_by, stage)
         one = self.flow.by_name[stage.operators[0]]
         # What is placed alike is placed together: rows of a key meet, from whichever edge they come.
-        alike: dict[tuple[object, ...], tuple[Edge, list[DataFrame]]] = {}
+        alike: dict[tuple[object, ...], list[Edge]] = {}
         for edge in stage.inputs:
-            placed = (edge.grouping, edge.columns, edge.instances)
-            alike.setdefault(placed, (edge, []))[1].append(self._taken(edge, self._made[edge.start]))
-        self._check_same(one, [rows.schema for _, entering in alike.values() for rows in entering])
-        groups = [self._placed(edge, self._union(one, entering)) for edge, entering in alike.values()]
+            alike.setdefault((edge.grouping, edge.columns, edge.instances), []).append(edge)
+        taken = [[self._taken(edge, self._read(edge.start, stage)) for edge in edges] for edges in alike.values()]
+        self._check_same(one, [rows.schema for entering in taken for rows in entering])
+        groups = []
+        for edges, entering in zip(alike.values(), taken, strict=True):
+            rows = looked_at = self._union(one, entering)
+            if edges[0].grouping == "key" and any(edge.start in self._shared for edge in edges):
+                # To learn reads a part, and what is read first would be taken for all.
+                looked_at = self._union(one, [self._taken(edge, self._made[edge.start]) for edge in edges])
+            groups.append(self._placed(edges[0], rows, looked_at))
         return self._union(one, groups)
 
     def _union(self, one: Operator, entering: Sequence[DataFrame]) -> DataFrame:

@@ -14,7 +14,7 @@ from evenly.dataflow.functions import check_functions
 from evenly.dataflow.graph import Dataflow
 from evenly.dataflow.stages import Stage, stages_of
 from evenly.dataflow.tuning import Tuning
-from evenly.errors import InvalidParameter
+from evenly.errors import InvalidParameter, WorkerDied
 from evenly.facts.emitting import is_emitting
 from evenly.facts.of_flows import graph_of
 from evenly.planning.micro_batches import SparkPlan
@@ -23,7 +23,7 @@ from evenly.spark.flows.ends import check_free, check_sending, read
 from evenly.spark.flows.flow_facts import FlowFacts
 from evenly.spark.flows.frames import Frames
 from evenly.spark.flows.owning import check_paths
-from evenly.spark.flows.streaming import Asked, Streaming, write_sinks
+from evenly.spark.flows.streaming import Asked, Streaming, differing_told, write_sinks
 from evenly.spark.flows.watch import FlowWatch, Reports
 from evenly.spark.session import local_session
 from evenly.spark.streaming.query_settings import Trigger
@@ -62,7 +62,9 @@ def run(
       rows of a batch change between two batches, and more is recommended; `watch.changes` and the log say what and why.
 
     Operators of rows and batches that forward edges join run in one Python worker, each with its threads; what several edges
-    read is computed once. All sinks are written within a batch, one after the other. Sinks that are files have a folder for
+    read is computed once. All sinks are written within a batch, one after the other, and `tcp` and `http` send when the others
+    are written. Where results were lost meanwhile and computed again, and differ, all are written again (a run as a batch
+    ends with `WorkerDied`). Sinks that are files have a folder for
     each batch of a stream (`batch=7`), written anew if Spark runs a batch again, so every row is in them once. Tables and
     other formats are appended to, at least once. An operator with state is a keyed query (`stream_by_key`): what is before it
     must be one line. A query that was stopped goes on where it was, with the functions as they are then.
@@ -116,16 +118,21 @@ def _run_once(
     watch = FlowWatch() if watch is None and is_emitting() else watch
     frames = Frames(flow, stages, begun, reports=None if watch is None else Reports(), tuning=tuning)
     if watch is None:
-        write_sinks(frames, None, None)
+        _write_once(frames, None)
         return
     teller = FlowFacts(teller_of("flow"), flow, plan, watch).teller
     teller.begin(flow.name, flow.name, graph=graph_of(flow, plan))
     try:
-        write_sinks(frames, None, watch)
+        _write_once(frames, watch)
     except BaseException as error:
         teller.end(error)
         raise
     teller.end()
+
+
+def _write_once(frames: Frames, watch: FlowWatch | None) -> None:
+    if differing := write_sinks(frames, None, watch):
+        raise WorkerDied(f"Sinks got other rows than others: {differing_told(differing)}. Then write all of them again")
 
 
 def checked_flow(

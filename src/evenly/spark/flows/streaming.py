@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,8 +16,9 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from evenly.costs.call_options import CallOptions
 from evenly.costs.model import CostModel
 from evenly.dataflow.ends import CONSOLE, FILES, REPLAY, SENT
-from evenly.dataflow.graph import Dataflow
+from evenly.dataflow.graph import Dataflow, Operator
 from evenly.dataflow.stages import Stage, forwarded_to_sink, only_source
+from evenly.errors import WorkerDied
 from evenly.facts.emitting import is_emitting
 from evenly.facts.of_flows import graph_of
 from evenly.planning.micro_batches import SparkPlan
@@ -32,8 +34,10 @@ from evenly.spark.flows.flow_facts import FlowFacts
 from evenly.spark.flows.frames import Frames, called_frame, default_instances
 from evenly.spark.flows.owning import check_source, claim, name_of_query, sweep
 from evenly.spark.flows.progress import Ended, ended, with_arrivals
+from evenly.spark.flows.same_rows import SameRows
 from evenly.spark.flows.steering import Steering, capped
 from evenly.spark.flows.watch import FlowWatch, OfCosts, Reports
+from evenly.spark.flows.whole_batch import WholeBatch
 from evenly.spark.jvm.session_slots import session_slots
 from evenly.spark.streaming.mapping_store import begun_instances
 from evenly.spark.streaming.newest_run import NewestRun
@@ -42,30 +46,79 @@ from evenly.spark.streaming.running_query import RunningQuery, teller_of
 from evenly.spark.streaming.stream_by_key import stream_by_key
 from evenly.spark.worker_errors import worker_errors
 
+_LOG = logging.getLogger(__name__)
+_WRITTEN = 3
 _SECONDS = re.compile(r"\s*(?:interval\s+)?(\d+(?:\.\d+)?)\s*(ms|millisecond|second|minute|hour)s?\s*", re.IGNORECASE)
 _UNITS_S = {"ms": 1e-3, "millisecond": 1e-3, "second": 1.0, "minute": 60.0, "hour": 3600.0}
 
 
-def write_sinks(frames: Frames, batch: StreamBatch | None, watch: FlowWatch | None) -> None:
-    """Write all sinks, of a batch of a stream or of the only one."""
+def write_sinks(frames: Frames, batch: StreamBatch | None, watch: FlowWatch | None) -> Sequence[str]:
+    """Write all sinks, of a batch of a stream or of the only one.
+
+    Returns of which operators some sinks have got other rows than others: then none of a stream that sends has sent any, and
+    all are to be written again.
+    """
     begun, flow, number = perf_counter(), frames.flow, None if batch is None else batch.number
+    same = frames.same = SameRows()
     try:
         with worker_errors():
             found = [(flow.by_name[name], rows) for name, rows in frames.of_sinks().items()]
             for one, rows in found:
                 check_columns(flow, one, rows, streaming=batch is not None)
-            for one, rows in found:
-                if batch is not None:
-                    batch.run.check()
-                write(flow, one, rows, batch)
+            if batch is None:
+                for one, rows in found:
+                    write(flow, one, rows, None)
+                differing = same.differing()
+            else:
+                differing = _write_batch(flow, found, batch, same)
+            if differing:
+                return differing
         seconds = perf_counter() - begun
         told = [] if frames.reports is None else frames.reports.told()
         if watch is not None:
             watch.take(number, seconds, told)
         if frames.mappings is not None:
             frames.mappings.told(told)
+        return ()
     finally:
         frames.release()
+
+
+def _write_batch(
+    flow: Dataflow, found: Sequence[tuple[Operator, DataFrame]], batch: StreamBatch, same: SameRows
+) -> Sequence[str]:
+    """Write a batch of a stream; it sends when all else is written, and all sinks have got the same rows."""
+    sends = [it for it in found if it[0].format in SENT]
+    writes = [it for it in found if it[0].format not in SENT]
+    whole = WholeBatch(sends[0][1].sparkSession, batch) if sends else None
+    for one, rows in writes:
+        if whole is None or not whole.has(one, rows):
+            batch.run.check()
+            write(flow, one, rows, batch)
+    if whole is None:
+        return same.differing()
+    batch.run.check()
+    sending = [whole.kept(one, rows) for one, rows in sends]
+    if not whole.known:
+        if differing := same.differing():
+            for kept in sending:
+                kept.drop()
+            return differing
+        batch.run.check()
+        whole.keep([one.name for one, _ in writes], sending)
+    for kept in sending:
+        batch.run.check()
+        kept.send()
+    return ()
+
+
+def differing_told(differing: Sequence[str]) -> str:
+    """Why sinks have got other rows than others, and what to do."""
+    return (
+        f"results of {' and of '.join(differing)} were lost and computed again, or there are those of two runs of a task, and "
+        "they differ, so a row may be in two sinks of which it belongs in one, or in none. See why executors end, or make the "
+        "functions give the same whenever they are called"
+    )
 
 
 @dataclass(frozen=True)
@@ -185,9 +238,24 @@ class Streaming:
         if self._run.begin():
             sweep(self._rows.sparkSession, self._flow)
         self.steering.between_batches()
+        self._mappings.begin()
+        for _ in range(_WRITTEN):
+            if not (differing := self._written(begun, rows, number)):
+                return
+            _LOG.warning(
+                "batch %d: results of %s were lost and computed again, or there are those of two runs, while sinks were "
+                "written, and they differ: all sinks are written again",
+                *(number, " and of ".join(differing)),
+            )
+        raise WorkerDied(
+            f"{_WRITTEN} times in a row sinks of batch {number} got other rows than others: {differing_told(differing)}. Start "
+            "the query again, which writes the batch anew"
+        )
+
+    def _written(self, begun: str, rows: DataFrame, number: int) -> Sequence[str]:
+        """Write a batch: of which operators some sinks have got other rows than others."""
         tuning = self.steering.tuning
         done = dict.fromkeys(self._done_before(begun), rows)  # nothing reads what is before the state
-        self._mappings.begin()
         ran: dict[str, RanBatch] = {}
         whole = self._flow.by_name[begun].kind == "state" and self._may_read_less(begun)
 
@@ -210,11 +278,13 @@ class Streaming:
                     rows.persist().write.format("noop").mode("overwrite").save()
             batch = StreamBatch(number, self._query, self._settings.checkpoint, self._run)
             made = Frames(self._flow, self._stages, {**done, begun: rows}, by_cost, reports, tuning, self._mappings)
-            write_sinks(made, batch, self._watch)
+            if differing := write_sinks(made, batch, self._watch):
+                return differing
             self._run.check()
             for name, costed in ran.items():
                 costed.end()
                 self._batches[name].keep(costed)
+            return ()
         finally:
             for costed in ran.values():
                 costed.release()
