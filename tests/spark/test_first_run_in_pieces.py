@@ -77,6 +77,13 @@ def test_frames_of_any_columns(spark):
     assert in_pieces(frame(spark).where("id < 0"), lambda _: 1, "n long", watch=evenly.CostWatch()).collect() == []
 
 
+def test_rows_of_thousands_of_columns_are_planned(spark):
+    """Spark's stack overflowed: it works out what an order is called behind each step, operand by operand."""
+    wide = spark.range(9).selectExpr("id", *(f"{at} as c{at}" for at in range(2_000)))
+    plan = deal_in_pieces(wide, INSTANCES)._jdf.queryExecution().executedPlan()
+    assert len(wide.columns) == plan.output().size()
+
+
 @pytest.mark.parametrize("more", [{"call": evenly.CallOptions(threads=2)}, {"objective": "arrival"}])
 def test_where_small_pieces_lose_rows_go_out_evenly(spark, more):
     watch = evenly.CostWatch()

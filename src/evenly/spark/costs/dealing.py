@@ -41,7 +41,9 @@ def deal_in_turn(df: DataFrame, table: CostTable, instances: int) -> DataFrame:
 
 def deal_in_pieces(df: DataFrame, instances: int) -> DataFrame:
     """The rows of `df`, each in the partition of its piece: five for each instance. It is as safe as dealing in turn."""
-    rows = df.sortWithinPartitions(content_hash(df))
+    # By a column: what an order is called behind each step is worked out operand by operand, one inside the other, and
+    # of a hash of thousands of columns that overflows Spark's stack.
+    rows = df.withColumn(ORDER, content_hash(df)).sortWithinPartitions(ORDER).drop(ORDER)
     return rows.repartitionById(ROUNDS * instances, F.expr(_piece(instances)))
 
 
