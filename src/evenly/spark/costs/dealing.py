@@ -42,8 +42,10 @@ def deal_in_turn(df: DataFrame, table: CostTable, instances: int) -> DataFrame:
 def deal_in_pieces(df: DataFrame, instances: int) -> DataFrame:
     """The rows of `df`, each in the partition of its piece: five for each instance. It is as safe as dealing in turn."""
     # By a column: what an order is called behind each step is worked out operand by operand, one inside the other, and
-    # of a hash of thousands of columns that overflows Spark's stack.
-    rows = df.withColumn(ORDER, content_hash(df)).sortWithinPartitions(ORDER).drop(ORDER)
+    # of a hash of thousands of columns that overflows Spark's stack. And not deterministic, by a zero: Spark would set what
+    # is computed below into the hash, in all ways that there are, which takes it seconds at hundreds of columns.
+    order = content_hash(df) + F.expr("monotonically_increasing_id() * 0L")
+    rows = df.withColumn(ORDER, order).sortWithinPartitions(ORDER).drop(ORDER)
     return rows.repartitionById(ROUNDS * instances, F.expr(_piece(instances)))
 
 
