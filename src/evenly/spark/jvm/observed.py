@@ -14,7 +14,8 @@ _NEWS_MS = 10_000
 def is_observed(observation: Any, ran: DataFrame) -> bool:
     """Whether there is a result. Asking for it would wait until there is; on Connect it is empty until then.
 
-    Spark tells its listeners of a finished action a moment after the action has returned: that moment is waited for.
+    Spark tells its listeners of a finished action a moment after the action has returned: that moment is waited for. Of rows
+    of which it finds out, as it runs, that there are none it observes nothing, and says so by a row without a schema.
     """
     classic = getattr(observation, "_jo", None)
     if classic is None:
@@ -22,4 +23,5 @@ def is_observed(observation: Any, ran: DataFrame) -> bool:
     if not classic.future().isCompleted():
         with suppress(Py4JError):
             ran.sparkSession.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(_NEWS_MS)
-    return bool(classic.future().isCompleted())
+    future = classic.future()
+    return bool(future.isCompleted()) and future.value().get().get().schema() is not None
