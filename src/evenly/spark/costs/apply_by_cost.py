@@ -83,7 +83,8 @@ def apply_by_cost(
       run. Nothing that is wrong with the folder stops a job. One folder is for one function.
 
     Spark may run a task again (a lost worker, speculation), and the function is then called again for its rows; each row is
-    still in the result once. Where dealing by cost is not expected to save more than routing takes, rows go out evenly.
+    still in the result once. Where dealing by cost is not expected to save more than routing takes, rows go out in pieces or
+    evenly.
     """
     check_frame(df)
     if df.isStreaming:
@@ -134,12 +135,13 @@ def first_decided(df: DataFrame, stage: CallStage) -> DealingChoice:
 def _against_pieces(df: DataFrame, stage: CallStage) -> str:
     """Why the rows of `df` do not go out in pieces; "" if nothing is against it."""
     asked, instances = stage.options.pieces, stage.options.instances
-    if asked is not False and not stage.takes_pieces:
-        return "small pieces are not for batches, several calls at once or arrival"
-    if asked is not False and not has(df.sparkSession, Feature.REPARTITION_BY_ID):
-        return "pieces need repartitionById, which this Spark does not have"
-    if asked is not False and len({name.lower() for name in df.columns}) < len(df.columns):
-        return "pieces need columns of different names"
+    if asked is not False:
+        if not stage.takes_pieces:
+            return "small pieces are not for batches, several calls at once or arrival"
+        if not has(df.sparkSession, Feature.REPARTITION_BY_ID):
+            return "pieces need repartitionById, which this Spark does not have"
+        if len({name.lower() for name in df.columns}) < len(df.columns):
+            return "pieces need columns of different names"
     slots = known_slots(df.sparkSession) if asked is None and instances > 1 else None
     return against_pieces(instances, slots=slots, pieces=asked)
 
