@@ -14,7 +14,7 @@ from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, MapTyp
 from evenly.errors import ColumnConflict, InvalidKeys, InvalidParameter, UnknownColumn
 from evenly.spark.exact_json import exact_json, garbles_keys
 from evenly.spark.features import Feature, has
-from evenly.spark.keyed.keys import GEOMETRIES, declared_type, hashed, key_names, quoted, spelled
+from evenly.spark.keyed.keys import GEOMETRIES, declared_type, hashed, key_names, quoted, spelled, unhashable
 from evenly.worker.executing import ID
 
 Order = Literal["content", "arrival"]
@@ -97,19 +97,37 @@ def content_hash(df: DataFrame) -> Column:
             told = [_SQL[what].format(quoted(name)) for what, (name,) in _passed_over(fields)]
             return F.expr(f"xxhash64({', '.join([*(quoted(field.name) for field in fields), *told])})")
         columns = [F.col(spelled(field.name)) for field in fields]
-    told_of = {"null": F.isnull, "length": F.size, "zero": _zero}
+    told_of = {"null": F.isnull, "length": F.size, "zero": _zero, "places": _places, "text": _text}
     return F.xxhash64(*columns, *(told_of[what](F.col(".".join(map(quoted, path)))) for what, path in _passed_over(fields)))
 
 
-_SQL = {"null": "isnull({0})", "length": "size({0})", "zero": "if({0} = 0, cast({0} as string), '')"}
+_PLACE = 7_046_029_254_386_353_131
+"""A number that elements of arrays hardly are: it tells the first place in an array, and those that follow it the others."""
+_SQL = {
+    "null": "isnull({0})",
+    "length": "size({0})",
+    "zero": "if({0} = 0, cast({0} as string), '')",
+    "places": f"arrays_zip({{0}}, sequence({_PLACE}L, {_PLACE - 1}L + size({{0}})))",
+    "text": "cast({0} as string)",
+}
 
 
 def _zero(column: Column) -> Column:
     return F.when(column == 0, column.cast("string")).otherwise("")
 
 
+def _text(column: Column) -> Column:
+    return column.cast("string")
+
+
+def _places(column: Column) -> Column:
+    """Each element with its place: a hash passes over nulls, and then the places beside them tell where they were."""
+    return F.arrays_zip(column, F.sequence(F.lit(_PLACE), F.lit(_PLACE - 1) + F.size(column)))
+
+
 def _passed_over(fields: Sequence[StructField], within: tuple[str, ...] = ()) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """What a hash does not see of columns and fields: which are null, how long arrays are, and which zeros are negative."""
+    """What a hash does not see of columns and fields: which are null, how long arrays are, where they have nulls, what arrays
+    inside of arrays have, and which zeros are negative (but not of those in arrays of numbers)."""
     for field in fields:
         path = (*within, field.name)
         if isinstance(field.dataType, StructType):
@@ -117,6 +135,12 @@ def _passed_over(fields: Sequence[StructField], within: tuple[str, ...] = ()) ->
                 yield from _passed_over(field.dataType.fields, path)
         elif isinstance(field.dataType, ArrayType):
             yield "length", path
+            if unhashable(field.dataType) is not None:  # that goes in as text
+                pass
+            elif isinstance(field.dataType.elementType, (ArrayType, StructType)):
+                yield "text", path
+            elif field.dataType.containsNull:
+                yield "places", path
         elif isinstance(field.dataType, (DoubleType, FloatType)):
             yield "zero", path
         if field.nullable and (len(fields) > 1 or within):

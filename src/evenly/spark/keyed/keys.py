@@ -44,7 +44,7 @@ def key_names(df: DataFrame, key: Key) -> tuple[str, ...]:
     found = []
     for name in names:
         path, field = _found(schema, name, sensitive=sensitive)
-        reason = _unhashable(field.dataType)
+        reason = unhashable(field.dataType)
         if reason:
             raise InvalidKeys(f"key column {name!r} {reason}")
         found.append(".".join(map(spelled, path)))
@@ -184,7 +184,8 @@ def name_parts(name: str) -> list[str]:
     return []
 
 
-def _unhashable(kind: DataType) -> str | None:
+def unhashable(kind: DataType) -> str | None:
+    """Why Spark does not hash values of a type; None if it does."""
     if kind.typeName() in _UNHASHED:
         return f"is a {kind.typeName()}, which Spark does not hash: {_UNHASHED[kind.typeName()]}"
     if isinstance(kind, StringType) and getattr(kind, "collation", _DEFAULT_COLLATION) != _DEFAULT_COLLATION:
@@ -193,9 +194,9 @@ def _unhashable(kind: DataType) -> str | None:
             "make a column that is equal for equal keys, such as lower(...), with the default collation"
         )
     if isinstance(kind, ArrayType):
-        return _unhashable(kind.elementType)
+        return unhashable(kind.elementType)
     if isinstance(kind, StructType):
-        return next((reason for field in kind.fields if (reason := _unhashable(field.dataType))), None)
+        return next((reason for field in kind.fields if (reason := unhashable(field.dataType))), None)
     return None
 
 
