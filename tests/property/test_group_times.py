@@ -100,6 +100,23 @@ def test_keys_that_deviate_are_known_and_noise_is_not_believed():
     assert np.quantile(off[:, 1], 0.95) < 0.4
 
 
+def single_key_off(seed):
+    """How far the estimate of a key is off that takes ten times as long each time, where all others differ by noise alone."""
+    rng = np.random.default_rng(seed)
+    rows = sizes(rng)
+    slow = np.where(np.arange(300) == 5, 10.0, 1.0)
+    times = GroupTimes()
+    for _ in range(3):
+        times.learn([reported(rows, 1e-3 * rows * slow * rng.lognormal(0.0, 0.4, 300))])
+    return abs(np.log(times.estimate([5], rows[5:6])[0] / (1e-2 * rows[5])))
+
+
+def test_one_slow_key_is_believed_though_times_vary_and_no_other_key_deviates():
+    off = np.array([single_key_off(seed) for seed in range(60)])
+    assert np.median(off) < np.log(2.0)  # drawn to the curve it would be off by ten
+    assert off.max() < np.log(4.0)
+
+
 @given(SEEDS, st.integers(1, 80), st.integers(2, 400))
 def test_memory_is_bounded_and_totals_stay(seed, capacity, limit):
     rng = np.random.default_rng(seed)
