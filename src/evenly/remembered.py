@@ -1,7 +1,8 @@
 """What runs of a job leave for the next ones, as a file: what was learnt, for what, and how it has turned out.
 
-One file is about one question (`Subject`): the rows of these key columns, of these types, over so many instances; or the costs
-by these expressions. A run with another question has another file, so jobs that share a folder do not undo each other's.
+One file is about one question (`Subject`): the rows of these key columns, of these types, over so many instances; the costs by
+these expressions; or the times of groups by these key columns. A run with another question has another file, so jobs that share
+a folder do not undo each other's.
 """
 
 from __future__ import annotations
@@ -23,10 +24,16 @@ MOST_RUNS = 20
 MOST_FILES = 32
 """Subjects that are kept in one folder: the one that was learnt longest ago makes room."""
 MOST_BYTES = 1 << 26
-_NAME = re.compile(r"(rows|join-left|join-right|costs)-[0-9a-f]{16}\.json")
+_NAME = re.compile(r"(rows|join-left|join-right|costs|times|times-of-parts)-[0-9a-f]{16}\.json")
 
-Use = Literal["rows", "join-left", "join-right", "costs"]
-_OF = {"rows": "rows", "join-left": "the left side of a join", "join-right": "the right side of a join"}
+Use = Literal["rows", "join-left", "join-right", "costs", "times", "times-of-parts"]
+_OF = {
+    "rows": "rows",
+    "join-left": "the left side of a join",
+    "join-right": "the right side of a join",
+    "times": "times of groups",
+    "times-of-parts": "times of groups whose keys may be split",
+}
 
 
 @dataclass(frozen=True)
@@ -34,9 +41,9 @@ class Subject:
     """What something was learnt for. Whoever asks with another subject finds nothing.
 
     - `use`: "rows" (a mapping of all rows of a key), "join-left" and "join-right" (of those of that
-      side of a join that have a key), "costs".
+      side of a join that have a key), "costs", "times" (of whole groups) and "times-of-parts" (where keys may be split).
     - `columns` and `types`: the key columns in their order; of costs the expressions, which have no types.
-    - `instances`: over how many; 0 where that is chosen in each run, and of costs, which hold for any number.
+    - `instances`: over how many; 0 where that is chosen in each run, and of costs and times, which hold for any number.
     """
 
     use: Use
@@ -54,6 +61,8 @@ class Subject:
         if self.use == "costs":
             return f"costs by {', '.join(self.columns) or 'the column that tells them best'}"
         typed = ", ".join(" ".join(pair) for pair in zip(self.columns, self.types, strict=False))
+        if self.use in ("times", "times-of-parts"):
+            return f"{_OF[self.use]} by {typed}"
         over = f"{self.instances} instances" if self.instances else "as many instances as each run chooses"
         return f"{_OF[self.use]} by {typed} over {over}"
 
@@ -71,7 +80,8 @@ class PastRun:
     """A run and how it turned out.
 
     `ended_at` is the time in UTC, `did` what the run did ("learnt", or "kept" what was there) and why; `promised_pct` and
-    `carried_pct` are λ of the rows as the mapping had them, and as they came (of costs: None, and λ of the measured work).
+    `carried_pct` are λ of the rows as the mapping had them, and as they came (of costs: None, and λ of the measured work; of
+    times: λ of the times that were expected, None where nothing was known, and of those that were measured).
     `anew` says whether the next run was to learn anew, and `judged` for what reason.
     """
 
@@ -102,7 +112,8 @@ class PastRun:
 
 @dataclass(frozen=True)
 class Remembered(KeptInFile):
-    """What was learnt (`content`, a `Mapping` or a `CostModel` as JSON), for what, when and why, and its last runs.
+    """What was learnt (`content`: a `Mapping`, a `CostModel`, or `GroupTimes` and the mapping by them), for what, when and why,
+    and its last runs.
 
     `identity` is that of one learning: what a run carried is told of what the run was placed by, and of nothing that was
     learnt since. `anew` is the reason for which the next run is to learn anew; None to keep what is there.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -88,6 +89,19 @@ class GroupReport:
             return cls(int(content["instance"]), bins, ids.astype(np.int64), rows, seconds, names)
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise DamagedData(f"{source} cannot be read: {error}") from error
+
+
+def steady_groups(reports: Iterable[GroupReport], noise: float) -> float:
+    """As how many equal groups by chance the busy seconds of reports vary from run to run, where the logarithm of one group's
+    time does by the variance `noise`: the square of all seconds over `noise` times their squares' sum."""
+    seconds = squares = 0.0
+    for report in reports:
+        told_s, groups = float(report.seconds.sum()), report.bins[0]
+        some = groups > 0.0
+        by_size = float((report.bins[2][some] ** 2 / groups[some]).sum())
+        seconds += max(report.busy_s, told_s)
+        squares += max(by_size, float((report.seconds**2).sum()))
+    return seconds * seconds / max(noise * squares, 1e-300)
 
 
 class GroupMeter:

@@ -1,4 +1,4 @@
-"""Whether a mapping that earlier runs have left is kept, told by what the rows of a run really gave each instance."""
+"""Whether a mapping that earlier runs have left is kept, told by what the rows or groups of a run really gave each instance."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from evenly.measures.load import imbalance_pct
 
 DRIFT_PCT = 5.0
 """By how many percentage points λ may be off, beyond chance, before a mapping is learnt anew."""
+TIME_DRIFT_PCT = 10.0
+"""The same of measured times, which are never quite the same twice."""
 
 
 @dataclass(frozen=True)
@@ -67,3 +69,12 @@ def keeping(
         if min(low_pct, promised_pct - drift_pct) <= carried_pct <= max(high_pct, promised_pct + drift_pct):
             return judged(f"λ {carried_pct:.1f} %, as promised ({promised_pct:.1f} %)", anew=False)
     return judged(f"λ {carried_pct:.1f} % where {promised_pct:.1f} % were promised", anew=True)
+
+
+def keeping_by_time(promised_s: F64, busy_s: F64, *, groups: float) -> Keeping:
+    """The same by times: how long instances were expected to be busy, and were. `groups` is as how many equal groups by chance
+    these vary from run to run (`steady_groups`)."""
+    total_s, expected_s = float(busy_s.sum()), float(promised_s.sum())
+    if not (total_s > 0.0 and expected_s > 0.0 and groups > 0.0):
+        return keeping(promised_s, np.zeros(promised_s.size), drift_pct=TIME_DRIFT_PCT)
+    return keeping(groups / expected_s * promised_s, groups / total_s * busy_s, drift_pct=TIME_DRIFT_PCT)

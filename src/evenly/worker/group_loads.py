@@ -43,7 +43,7 @@ class GroupLoads:
             groups += np.bincount(bucket, minlength=self.buckets)
             for guess in range(guesses):
                 sums[guess] += np.bincount(bucket, taken[guess], self.buckets)
-            longest = self._longest(
+            longest = self.longest(
                 np.concatenate([longest[0], ids]),
                 np.concatenate([longest[1], taken], axis=1),
                 np.concatenate([longest[2], rows]),
@@ -53,7 +53,8 @@ class GroupLoads:
             values: tuple[NDArray[Any], ...] = *longest, at.astype(np.int32), sums[:, at]
             yield pa.record_batch({name: pa.array([value.tobytes()]) for name, value in zip(_NAMES, values, strict=True)})
 
-    def _longest(self, ids: I64, taken: F64, rows: I64) -> tuple[I64, F64, I64]:
+    def longest(self, ids: I64, taken: F64, rows: I64) -> tuple[I64, F64, I64]:
+        """Of these groups, those that are among the `most` longest by one of the estimates."""
         if ids.size <= self.most:
             return ids, taken, rows
         keep = np.zeros(ids.size, np.bool_)

@@ -17,7 +17,7 @@ from evenly.instances import AUTO, Instances, asked_instances
 from evenly.keys.mapping import Mapping
 from evenly.keys.split_mapping import SplitMapping, SplitWay
 from evenly.spark.frames import check_frame
-from evenly.spark.keyed.group_learning import split_by_time
+from evenly.spark.keyed.group_learning import planned_by_time
 from evenly.spark.keyed.group_timing import Balance, SavedTimes, check_watch, known_times, timed_results, with_reports
 from evenly.spark.keyed.keys import Key, case_sensitive, check_distinct, key_columns, key_id, key_names, type_names
 from evenly.spark.keyed.layout import lay_out
@@ -77,7 +77,8 @@ def aggregate_by_key(
         evenly.aggregate_by_key(df, merging, key="user", balance="time", watch=watch).write.parquet("/data/scores")
         watch.times.save("times.json")  # tomorrow: balance="time", times="times.json"
 
-    All other parameters are those of `split_by_key`; with `balance="time"` there is no `remember`, `weight` or `way`. Raises
+    All other parameters are those of `split_by_key`; with `balance="time"` there is no `weight` or `way`, and `remember` keeps
+    times as in `apply_by_key`. Raises
     `KeyTooHot` for a function that does not merge (`merge=None`) if a key has more than an instance's fair share, as the
     mapping says (with `remember` one that this run has learnt).
     """
@@ -96,20 +97,22 @@ def aggregate_by_key(
     check_python(df.sparkSession, pandas=True)
     check_distinct(df)
     _check_given(df)
-    known = known_times(df, key_names(df, key), balance, times, watch, given=mapping)
+    known = known_times(df, key_names(df, key), balance, times, watch, given=mapping, remember=remember)
     if known is not None:
-        if remember is not None or weight is not None or way != "dkg+pkg":
-            raise InvalidParameter(
-                "remember=, weight= and way= are for balance='rows': with balance='time' give times= and watch="
-            )
-        if merging.merge is None:
-            raise InvalidParameter(
-                "a function that does not merge runs on whole keys: use apply_by_key(..., balance='time'), or give Merging a "
-                "merge function"
-            )
+        _check_by_time(merging, weight, way)
         if not df.isStreaming:  # of which the plan says what is to be said
-            asked = asked_instances(instances, may_split=True)
-            mapping = split_by_time(df if fit_on is None else fit_on, key=key, instances=asked, times=known)
+            made = planned_by_time(
+                df,
+                key=key,
+                counted=fit_on,
+                asked=asked_instances(instances, may_split=True),
+                times=known,
+                watch=watch,
+                remember=remember,
+                split=True,
+                by="aggregate_by_key",
+            )
+            mapping, known, watch, remember = made.plan.mapping, made.times, made.watch, None
     plan = partial(
         planned_split,
         df,
@@ -131,6 +134,17 @@ def aggregate_by_key(
         raise KeyTooHot(_too_hot(df, names, planned))
     watching = None if watch is None else _Watching(watch, known, of_time=balance == "time")
     return _Run(df, merging, names, planned).result(spread_on, kept, watching)
+
+
+def _check_by_time(merging: Merging, weight: Weight | None, way: SplitWay) -> None:
+    """Refuse what is not for time."""
+    if weight is not None or way != "dkg+pkg":
+        raise InvalidParameter("weight= and way= are for balance='rows': with balance='time' it is time that is evened out")
+    if merging.merge is None:
+        raise InvalidParameter(
+            "a function that does not merge runs on whole keys: use apply_by_key(..., balance='time'), or give Merging a "
+            "merge function"
+        )
 
 
 @dataclass(frozen=True)

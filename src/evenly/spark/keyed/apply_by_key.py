@@ -16,7 +16,7 @@ from evenly.keys.mapping import Mapping
 from evenly.spark.frames import check_frame
 from evenly.spark.keyed.by_key import placed_by_key
 from evenly.spark.keyed.functions import check_function, check_no_iterator
-from evenly.spark.keyed.group_learning import learn_by_time
+from evenly.spark.keyed.group_learning import planned_by_time
 from evenly.spark.keyed.group_timing import Balance, SavedTimes, check_watch, known_times, timed_results, with_reports
 from evenly.spark.keyed.keys import Key, check_distinct, key_columns, key_names, key_types, type_names
 from evenly.spark.keyed.layout import lay_out
@@ -76,11 +76,14 @@ def apply_by_key(
         scores.write.parquet("/data/scores")
         watch.times.save("times.json")  # tomorrow: balance="time", times="times.json"
 
+    Or the runs keep it themselves: `balance="time", remember="/data/evenly/score"`, one folder for each function. The first run
+    counts its groups and times them; from the second one on nothing is read for learning, and each takes in what it measured.
+
     In the first run nothing is known of times: instances get about the same number of groups, of rows, and of the squares of
     groups' rows, each in five tasks of a half of it down to a sixteenth (unless there are more instances than slots), so that
     slots that come free early take what is left. Keys that were not seen before are estimated by their rows. A group that is
-    longer than an instance's share is named by a warning. `watch` alone measures, whatever is balanced. `remember` and
-    `weight` are for `balance="rows"`.
+    longer than an instance's share is named by a warning. `watch` alone measures, whatever is balanced. `weight` is for
+    `balance="rows"`.
     """
     check_frame(df)
     if df.isStreaming:
@@ -92,16 +95,28 @@ def apply_by_key(
     check_distinct(df)
     names = key_names(df, key)
     check_watch(watch)
-    known = known_times(df, names, balance, times, watch, given=mapping)
-    sent = lay_out(df.schema, names, key_types(df, names), flagged=not arrow, with_id=watch is not None)
-    results = Results.of(df.sparkSession, schema)
-    if balance == "time" and (remember is not None or weight is not None):
-        raise InvalidParameter("remember= and weight= are for balance='rows': with balance='time' give times= and watch=")
+    known = known_times(df, names, balance, times, watch, given=mapping, remember=remember)
+    if known is not None and weight is not None:
+        raise InvalidParameter("weight= is for balance='rows': with balance='time' it is time that is evened out")
     asked = asked_instances(instances, same_rows=fit_on is None and remember is None)
     of_pieces: int | None = None
-    if mapping is None and known is not None:
-        mapping, of_pieces = learn_by_time(df if fit_on is None else fit_on, key=key, instances=asked, times=known)
+    if known is not None:
+        found = planned_by_time(
+            df,
+            key=key,
+            counted=fit_on,
+            asked=asked,
+            times=known,
+            watch=watch,
+            remember=remember,
+            split=False,
+            by="apply_by_key",
+        )
+        known, watch, remember = found.times, found.watch, None
+        mapping, of_pieces = found.plan.whole, found.plan.instances
         asked = mapping.instances
+    sent = lay_out(df.schema, names, key_types(df, names), flagged=not arrow, with_id=watch is not None)
+    results = Results.of(df.sparkSession, schema)
     placed, by = placed_by_key(
         df,
         key=key,

@@ -9,7 +9,7 @@ from typing import Any
 from evenly.checks import MAX_INSTANCES
 from evenly.instances import Auto, ChosenInstances, MeasuredTimes, choose_instances
 from evenly.keys.mapping import Mapping
-from evenly.keys.resizing import heaviest_share, placeable, resized
+from evenly.keys.resizing import heaviest_share, most_instances, placeable, resized
 from evenly.spark.jvm.session_slots import session_slots
 
 _LOG = logging.getLogger(__name__)
@@ -44,6 +44,13 @@ def chosen_for(
     )
     _LOG.info("%s", found)
     return found
+
+
+def chosen_by_time(spark: Any, asked: Auto, mapping: Mapping, *, total_s: float | None) -> ChosenInstances:
+    """The same for a mapping by times, which take `total_s` together; None as long as they are not known."""
+    longest_s = 0.0 if asked.may_split else float(mapping.heavy_weights.max(initial=0.0))
+    times = None if total_s is None else MeasuredTimes(total_s, longest_s)
+    return chosen_for(spark, asked, mapping, rows=None, times=times, most=most_instances(mapping))
 
 
 def over_slots(spark: Any, asked: Auto, mapping: Mapping) -> Mapping:

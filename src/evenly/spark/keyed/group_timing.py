@@ -20,6 +20,7 @@ from evenly.spark.costs.saved_costs import read_saved
 from evenly.spark.keyed.keys import type_names
 from evenly.spark.keyed.time_watch import REPORT, TimeWatch
 from evenly.spark.placing.mapping_check import hashed_alike
+from evenly.spark.remembering.store import Where
 from evenly.worker.groups.layout import Timed
 
 Balance = Literal["rows", "time"]
@@ -47,8 +48,9 @@ def known_times(
     watch: TimeWatch | None,
     *,
     given: Mapping | SplitMapping | None,
+    remember: Where | None = None,
 ) -> GroupTimes | None:
-    """What groups are placed by, empty in a first run; None if they are placed by their rows."""
+    """What groups are placed by, empty in a first run and where it is remembered; None if they are placed by their rows."""
     if balance not in get_args(Balance):
         raise InvalidParameter(f"balance must be 'rows' or 'time', got {balance!r}")
     if balance == "rows":
@@ -57,10 +59,12 @@ def known_times(
         return None
     if given is not None:
         raise InvalidParameter("a mapping says where keys go, and so does balance='time': give one of them")
-    if times is None and watch is None:
+    if times is not None and remember is not None:
+        raise InvalidParameter("give times= or remember=, not both: what is given needs not be remembered")
+    if times is None and watch is None and remember is None:
         raise InvalidParameter(
-            "balance='time' needs to know times: give watch=evenly.TimeWatch() to measure them in this run, and "
-            "times=watch.times in the next"
+            "balance='time' needs to know times: give remember= a folder where runs leave them for the next ones, or "
+            "watch=evenly.TimeWatch() to measure them in this run, and times=watch.times in the next"
         )
     types = type_names(df, names)
     if times is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
@@ -23,6 +24,7 @@ from evenly.notebook import shown
 from evenly.spark.job_facts import JobFacts
 from evenly.spark.jvm.observed import is_observed
 from evenly.spark.placing.own_columns import own_name
+from evenly.spark.remembering.times import TimeMemory
 
 REPORT = own_name("report")
 _SHOWN = 3
@@ -51,9 +53,14 @@ class TimeWatch:
         self._before = GroupTimes()
         self._mapping: Mapping | SplitMapping | None = None
         self._instances, self._chosen = 0, ""
+        self._kept: TimeMemory | None = None
         self._known: tuple[GroupReport, ...] | None = None
         self._learnt: GroupTimes | None = None
         self._facts = JobFacts("")
+
+    def keep_in(self, kept: TimeMemory) -> None:
+        """Have what is measured written there, too."""
+        self._kept = kept
 
     def observe(
         self,
@@ -71,7 +78,10 @@ class TimeWatch:
         self._observation = Observation(name)
         self._before, self._mapping, self._ran = before.copy(), mapping, ran
         self._instances, self._chosen, self._facts = instances, chosen, JobFacts(by)
-        self._facts.await_reports(ran.sparkSession, name, lambda told: self._tell(_by_instance(told)))
+        if self._kept is None:
+            self._facts.await_reports(ran.sparkSession, name, self._bring)
+        else:
+            self._kept.await_reports(name, self._tell)
         return ran.observe(self._observation, F.expr(f"collect_list({REPORT}) as {REPORT}"))
 
     def check_unused(self) -> None:
@@ -159,14 +169,34 @@ class TimeWatch:
             told = self._observation.get.get(REPORT)
             if told is not None:
                 self._ran = None
-                self._known = _by_instance([bytes(data) for data in told])
+                self._known = tuple(self._placed(_read([bytes(data) for data in told])))
                 self._tell(self._known)
         return self._known
 
-    def _tell(self, reports: tuple[GroupReport, ...]) -> None:
+    def _tell(self, reports: Sequence[GroupReport]) -> F64:
+        """Record what was measured; the busy time of each instance."""
+        whole = self._joined(self._placed(reports))
+        busy_s = _busy_s(whole, self._instances)
         if reports:
-            whole = self._joined(reports)
-            self._facts.tell(lambda labels: group_batch(whole, busy_s=_busy_s(whole, self._instances), labels=labels))
+            self._facts.tell(lambda labels: group_batch(whole, busy_s=busy_s, labels=labels))
+        return busy_s
+
+    def _bring(self, told: Sequence[bytes]) -> None:
+        self._tell(_read(told))
+
+    def _placed(self, reports: Sequence[GroupReport]) -> list[GroupReport]:
+        """Each under the instance that its keys are on, if the mapping is known: a task may have run several (`coalesce`)."""
+        mapping = self._mapping
+        if mapping is None:
+            return list(reports)
+        light, split = (mapping.light, mapping.split) if isinstance(mapping, SplitMapping) else (mapping, None)
+        placed = []
+        for report in reports:
+            ids = report.ids.view(np.uint64)
+            whole = ids if split is None else ids[~np.isin(ids, split)]
+            at = int(light.assign_ids(whole[:1])[0]) if whole.size else report.instance
+            placed.append(replace(report, instance=at))
+        return sorted(placed, key=lambda it: it.instance)
 
     def _joined(self, reports: Sequence[GroupReport]) -> Sequence[GroupReport]:
         """Reports by instance, also where each is in pieces."""
@@ -174,9 +204,9 @@ class TimeWatch:
         return joined(reports, self._instances) if in_pieces else reports
 
 
-def _by_instance(told: Sequence[bytes]) -> tuple[GroupReport, ...]:
-    reports = {report.instance: report for report in map(GroupReport.from_bytes, told)}
-    return tuple(reports[instance] for instance in sorted(reports))
+def _read(told: Sequence[bytes]) -> tuple[GroupReport, ...]:
+    """In the order of instances; where one task ran several (`coalesce`), it has several reports."""
+    return tuple(sorted(map(GroupReport.from_bytes, told), key=lambda report: report.instance))
 
 
 def _busy_s(reports: Sequence[GroupReport], instances: int) -> F64:

@@ -15,7 +15,7 @@ from evenly.remembered import PastRun, Subject
 from evenly.spark.costs.key_types import checked_types
 from evenly.spark.costs.row_ids import cost_key_types
 from evenly.spark.jvm.outcomes import await_outcome, collected
-from evenly.spark.remembering.store import Begun, Store, Where, now
+from evenly.spark.remembering.store import Begun, Learnt, Store, Where, now
 
 
 class CostMemory:
@@ -40,7 +40,7 @@ class CostMemory:
                 model = checked_types(model, _types(self._df, model.expressions))
             found.append(model)
 
-        self._begun = self._store.begun(lambda: CostModel().to_json(), usable)
+        self._begun = self._store.begun(lambda _: Learnt(CostModel().to_json()), usable)
         # Where no column told costs, they are all tried again.
         return found[-1] if found and found[-1].rows > 0.0 and found[-1].expressions else None
 
@@ -55,7 +55,7 @@ class CostMemory:
                 return False
             model, busy_pct = learnt(reports)
             run = PastRun(now(), begun.did, begun.why, rows, None, busy_pct, anew=False, judged="costs are learnt in every run")
-            self._store.ended(begun, run, model.to_json())
+            self._store.ended(begun, run, lambda _: Learnt(model.to_json()))
             return True
 
         await_outcome(self._df.sparkSession, observation, take)

@@ -28,7 +28,7 @@ from evenly.spark.keyed.keys import last_part, type_names
 from evenly.spark.placing.mapping_check import check_fit
 from evenly.spark.placing.own_columns import own_name
 from evenly.spark.placing.placement import AT
-from evenly.spark.remembering.store import Begun, Store, Where, now
+from evenly.spark.remembering.store import Begun, Learnt, Store, Where, now
 
 _LOG = logging.getLogger(__name__)
 _MOST_TOLD = 4_096
@@ -82,9 +82,9 @@ class KeyMemory(Memory):
     def mapping(self, learn: Callable[[], Mapping]) -> Mapping:
         made: list[Mapping] = []
 
-        def fresh() -> str:
+        def fresh(_before: str | None) -> Learnt:
             made.append(learn())
-            return made[-1].to_json()
+            return Learnt(made[-1].to_json())
 
         def usable(content: str) -> None:
             found = Mapping.from_json(content, source=f"what is remembered in {self._store.path}")

@@ -2,6 +2,7 @@
 
     <remember>/rows-1f0c….json     a mapping for the rows of some key columns over some instances, and its last runs
     <remember>/costs-77ab….json    what rows cost
+    <remember>/times-03de….json    what groups take, and a mapping by that
 
 Nothing here stops a job: what cannot be read is learnt anew, what cannot be written is not remembered, and both are told.
 Of two jobs that write at once the later write stays, whole. What a run has carried is only told of the learning that it was
@@ -66,6 +67,15 @@ class Begun:
     why: str
 
 
+@dataclass(frozen=True)
+class Learnt:
+    """What a run has learnt before its rows were computed; and the reason, if there is one, for which the next run has to learn
+    anew unless this one tells how it ended."""
+
+    content: str
+    anew: str | None = None
+
+
 class Store:
     """What is remembered of one subject, for one call."""
 
@@ -91,9 +101,9 @@ class Store:
         except EvenlyError as error:
             _LOG.warning("%s: nothing is remembered: %s", by, error)
 
-    def begun(self, learn: Callable[[], str], usable: Callable[[str], None]) -> Begun:
+    def begun(self, learn: Callable[[str | None], Learnt], usable: Callable[[str], None]) -> Begun:
         """What is remembered, if it is to be kept and `usable` raises nothing of ours about its content; else what `learn`
-        makes, which is written at once."""
+        makes, of what was there or None, which is written at once."""
         settle(self._spark)
         found = self._read(warn=True)
         why = "nothing was remembered" if found is None else found.anew
@@ -108,19 +118,22 @@ class Store:
                 return Begun(found, "kept", f"learnt at {found.learnt_at}")
         why = str(why)
         _LOG.info("%s: learns what %s is to remember of %s: %s", self._by, self.path, self.subject, why)
-        runs = () if found is None else found.runs
-        fresh = Remembered(self.subject, learn(), uuid.uuid4().hex, now(), why, runs=runs)
+        runs, before = ((), None) if found is None else (found.runs, found.content)
+        made = learn(before)
+        fresh = Remembered(self.subject, made.content, uuid.uuid4().hex, now(), why, made.anew, runs)
         self.save(fresh, new=found is None)
         return Begun(fresh, "learnt", why)
 
-    def ended(self, begun: Begun, run: PastRun, content: str | None = None) -> None:
-        """Tell how a run turned out, and keep what it has learnt on the way (`content`)."""
+    def ended(self, begun: Begun, run: PastRun, learnt: Callable[[Remembered], Learnt] | None = None) -> None:
+        """Tell how a run turned out, and keep what was `learnt` on the way, beside what is there."""
         current = self._read(warn=False)
         if current is None or current.identity != begun.remembered.identity:
             _LOG.info("%s: %s was forgotten or learnt anew while this ran: its outcome is not kept", self._by, self.path)
             return
-        told = current.after(run)
-        self.save(told if content is None else replace(told, content=content))
+        if learnt is not None:
+            found = learnt(current)
+            current = replace(current, content=found.content, anew=found.anew)
+        self.save(current.after(run))
         if run.anew:
             _LOG.warning("%s: %s: the next run learns anew (%s)", self._by, run.judged, self.path)
 

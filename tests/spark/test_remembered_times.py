@@ -1,0 +1,230 @@
+"""`balance="time", remember=`: groups are counted once, and later runs place by what was measured and follow its changes."""
+
+import json
+import logging
+import sys
+import time
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from pyspark import cloudpickle
+from pyspark.sql import functions as F
+
+import evenly
+from evenly.errors import InvalidParameter
+from evenly.keys import keeping
+from evenly.keys.dkg import DKG
+from evenly.remembered import Remembered
+from evenly.spark.jvm.outcomes import settle
+from evenly.spark.keyed import group_learning
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import tests
+
+SCHEMA = "user int, n long"
+SLOW_S = 1.0
+
+
+@pytest.fixture
+def counts(monkeypatch):
+    """How often groups were counted."""
+    seen = []
+    loads = group_learning.GroupLoads
+
+    def noted(*args):
+        seen.append(args)
+        return loads(*args)
+
+    monkeypatch.setattr(group_learning, "GroupLoads", noted)
+    return seen
+
+
+@pytest.fixture
+def steady(monkeypatch):
+    """Whatever the clock says of groups that take nothing, instances are taken to be as even as was promised."""
+    monkeypatch.setattr(keeping, "TIME_DRIFT_PCT", 1e9)
+
+
+@pytest.fixture(scope="module")
+def rows(spark):
+    """Groups of 1 to 19 rows and one of 40."""
+    return spark.range(140).selectExpr("cast(if(id < 100, floor(sqrt(id)), 77) as int) as user", "id as v").cache()
+
+
+def size(key, group):
+    return pd.DataFrame({"user": [key[0]], "n": [len(group)]})
+
+
+def slow_for_three(key, group):
+    time.sleep(SLOW_S * (key[0] == 3))
+    return size(key, group)
+
+
+MERGING = evenly.Merging(
+    lambda part: pd.DataFrame({"n": [len(part)]}),
+    lambda parts: pd.DataFrame({"n": [sum(int(part["n"].iloc[0]) for part in parts)]}),
+    "n long",
+)
+
+
+def kept(spark, folder):
+    settle(spark)
+    return [Remembered.load(it) for it in sorted(Path(folder).glob("*.json"))]
+
+
+def parts_of(told):
+    """The times and the mapping of a file."""
+    content = json.loads(told.content)
+    return evenly.GroupTimes.from_json(content["times"]), content["mapping"]
+
+
+def found(df):
+    return Counter(map(tuple, df.collect()))
+
+
+def applied(rows, folder, function=size, instances=2, **more):
+    options = {"key": "user", "instances": instances, "balance": "time", "remember": folder}
+    return evenly.apply_by_key(rows, function, SCHEMA, **options, **more)
+
+
+def aggregated(rows, folder, instances=2, **more):
+    return evenly.aggregate_by_key(rows, MERGING, key="user", instances=instances, balance="time", remember=folder, **more)
+
+
+@pytest.mark.usefixtures("steady")
+@pytest.mark.parametrize("run", [applied, aggregated])
+def test_groups_are_counted_in_the_first_run_alone(spark, rows, counts, tmp_path, run):
+    wanted = found(rows.groupBy("user").count())
+    for number in range(3):
+        watch = evenly.TimeWatch() if number else None  # who does not watch remembers too
+        result = run(rows, tmp_path, **({"watch": watch} if watch else {}))
+        assert found(result) == wanted
+        if watch is not None:
+            assert watch.mapping.instances == 2  # not in pieces any more
+    assert len(counts) == 1
+    (told,) = kept(spark, tmp_path)
+    assert [(it.did, it.rows) for it in told.runs] == [("learnt", 140.0), ("kept", 140.0), ("kept", 140.0)]
+    assert told.runs[0].promised_pct is None
+    assert told.runs[1].promised_pct is not None
+    times, _ = parts_of(told)
+    assert times.columns == ("user",)
+    assert times.groups > len(wanted)  # of each run
+
+
+def test_a_change_of_times_has_the_next_run_count_anew(spark, rows, counts, tmp_path, caplog):
+    applied(rows, tmp_path).collect()
+    (told,) = kept(spark, tmp_path)
+    learner = DKG.automatic(2, ids="xxhash64")
+    mapping = learner.mapping(2, columns=("user",))
+    even = replace(mapping, types=("int",), bucket_weights=np.ones(mapping.buckets.size))
+    content = json.dumps(json.loads(told.content) | {"mapping": even.to_json()})
+    replace(told, content=content).save(tmp_path / told.subject.file_name)
+    applied(rows, tmp_path, slow_for_three).collect()
+    (told,) = kept(spark, tmp_path)
+    assert told.anew is not None
+    assert "the next run learns anew" in caplog.text
+    watch = evenly.TimeWatch()
+    applied(rows, tmp_path, slow_for_three, watch=watch).collect()
+    assert len(counts) == 2
+    hashed = rows.where("user = 3").select(F.xxhash64("user")).first()[0]
+    alone = watch.mapping.assign_ids(pd.Series([hashed]).to_numpy().view("uint64"))[0]
+    assert watch.mapping.fitted_loads.argmax() == alone
+    assert parts_of(kept(spark, tmp_path)[0])[0].groups > parts_of(told)[0].groups  # what was known is not lost
+
+
+def test_what_was_not_told_is_learnt_again(spark, rows, counts, tmp_path):
+    result = applied(rows, tmp_path)
+    result.take(1)  # says nothing of how even instances are
+    (told,) = kept(spark, tmp_path)
+    assert told.runs == ()
+    assert "no run has told" in told.anew
+    with pytest.raises(Exception, match="no such thing"):
+        applied(rows, tmp_path, lambda group: group["no such thing"]).collect()
+    assert len(counts) == 2
+    last = applied(rows, tmp_path)
+    last.take(1)
+    last.count()
+    last.count()
+    (told,) = kept(spark, tmp_path)
+    assert (told.anew, [it.rows for it in told.runs]) == (None, [140.0])
+
+
+def test_instances_are_told_apart_where_one_task_runs_several(spark, rows, tmp_path):
+    for _ in range(2):
+        watch = evenly.TimeWatch()
+        applied(rows, tmp_path, watch=watch).coalesce(1).collect()
+        assert (watch.busy_s > 0.0).all()
+        assert sum(report.all_rows for report in watch.reports) == 140
+    (told,) = kept(spark, tmp_path)
+    assert [it.did for it in told.runs] == ["learnt", "kept"]
+    assert all(it.carried_pct < 99.0 for it in told.runs)
+
+
+@pytest.mark.usefixtures("steady")
+def test_another_number_of_instances_needs_no_other_count_where_keys_stay_whole(spark, rows, counts, tmp_path):
+    wanted = found(rows.groupBy("user").count())
+    for instances in (2, 3, "auto", 1):
+        watch = evenly.TimeWatch()
+        assert found(applied(rows, tmp_path, instances=instances, watch=watch)) == wanted
+        assert len(counts) == 1
+        assert instances in ("auto", watch.instances)
+    assert len(kept(spark, tmp_path)) == 1
+    for instances in (2, 3, 3):
+        assert found(aggregated(rows, tmp_path, instances)) == wanted
+    assert len(counts) == 3  # parts of keys need their rows
+    uses = {it.subject.use: str(it.subject) for it in kept(spark, tmp_path)}
+    assert uses == {
+        "times": "times of groups by user int",
+        "times-of-parts": "times of groups whose keys may be split by user int",
+    }
+
+
+@pytest.mark.parametrize("content", ["{}", '{"times": "{}", "mapping": null}', "no json", '{"times": 7, "mapping": 7}'])
+def test_damage_is_learnt_anew_with_a_warning(spark, rows, counts, tmp_path, caplog, content):
+    applied(rows, tmp_path).collect()
+    (told,) = kept(spark, tmp_path)
+    path = tmp_path / told.subject.file_name
+    Remembered(told.subject, content, "x", "now", "why").save(path)
+    with caplog.at_level(logging.WARNING, "evenly"):
+        assert applied(rows, tmp_path).count() == rows.select("user").distinct().count()
+    assert "cannot be used" in caplog.text
+    assert len(counts) == 2
+    assert parts_of(kept(spark, tmp_path)[0])[1] is not None
+
+
+def test_another_key_an_empty_input_and_what_makes_no_sense(spark, rows, counts, tmp_path):
+    assert applied(rows.limit(0), tmp_path).count() == 0
+    assert found(applied(rows, tmp_path)) == found(rows.groupBy("user").count())
+    assert len(counts) == 2  # of no groups nothing was learnt
+    wider = rows.withColumn("user", F.col("user").cast("long"))
+    evenly.apply_by_key(wider, size, SCHEMA, key="user", instances=2, balance="time", remember=tmp_path).collect()
+    assert len(kept(spark, tmp_path)) == 2
+    for wrong in ({"times": evenly.GroupTimes()}, {"weight": "v"}, {"watch": evenly.CostWatch()}):
+        with pytest.raises(InvalidParameter):
+            applied(rows, tmp_path, **wrong)
+    watch = evenly.TimeWatch()
+    applied(rows, tmp_path, watch=watch).collect()
+    with pytest.raises(InvalidParameter, match="another call"):
+        applied(rows, tmp_path, watch=watch)
+    assert len(kept(spark, tmp_path)) == 2
+
+
+def test_two_jobs_at_once_and_one_that_is_forgotten_meanwhile(spark, rows, tmp_path):
+    first, second = applied(rows, tmp_path), applied(rows, tmp_path)
+    first.collect()  # the second has begun since: its learning stays
+    assert kept(spark, tmp_path)[0].runs == ()
+    second.collect()
+    (told,) = kept(spark, tmp_path)
+    assert len(told.runs) == 1
+    both = [applied(rows, tmp_path), applied(rows, tmp_path)]
+    for each in both:
+        each.collect()
+    (told,) = kept(spark, tmp_path)
+    assert len(told.runs) == 3  # what both measured is there
+    late = applied(rows, tmp_path)
+    (tmp_path / told.subject.file_name).unlink()
+    late.collect()
+    assert kept(spark, tmp_path) == []
