@@ -5,8 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from evenly.costs.group_report import GroupMeter, steady_groups
 from evenly.errors import InvalidParameter
-from evenly.keys.keeping import DRIFT_PCT, keeping
+from evenly.keys.keeping import DRIFT_PCT, keeping, keeping_by_time
+from evenly.keys.scheduling import largest_first
+from evenly.measures.load import instance_loads
 
 instances = st.integers(1, 64)
 
@@ -82,3 +85,39 @@ def test_it_refuses_what_does_not_fit():
         keeping(np.ones(2), np.ones(3))
     with pytest.raises(InvalidParameter, match="drift_pct"):
         keeping(np.ones(2), np.ones(2), drift_pct=-1.0)
+
+
+def times_of(rng, noise, groups=200, instances=8):
+    """What groups of a mapping were expected to take, and took: by instance, and as reports."""
+    expected = rng.lognormal(0.0, 1.0, groups)
+    took = expected * rng.lognormal(0.0, noise, groups)
+    at = largest_first(expected, instances)
+    reports = []
+    for instance in range(instances):
+        meter = GroupMeter()
+        for key in np.flatnonzero(at == instance).tolist():
+            meter.add(key, 10, took[key])
+        reports.append(meter.report(instance))
+    return instance_loads(at, instances, expected), instance_loads(at, instances, took), reports
+
+
+@pytest.mark.parametrize("noise", [0.05, 0.2, 0.5])
+@pytest.mark.parametrize("groups", [40, 1_000])
+def test_times_that_vary_as_they_did_leave_a_mapping_be_and_others_do_not(noise, groups):
+    rng = np.random.default_rng(5)
+    anew, changed = [], []
+    for _ in range(60):
+        promised, busy, reports = times_of(rng, noise, groups)
+        steady = steady_groups(reports, noise**2)
+        anew.append(keeping_by_time(promised, busy, groups=steady).anew)
+        slower = busy * np.where(np.arange(8) == busy.argmax(), 4.0, 1.0)
+        changed.append(keeping_by_time(promised, slower, groups=steady).anew)
+    assert np.mean(anew) <= 0.1
+    assert np.mean(changed) >= 0.9
+
+
+def test_no_times_say_nothing():
+    promised = np.array([1.0, 2.0])
+    assert not keeping_by_time(promised, np.zeros(2), groups=5.0).anew
+    assert not keeping_by_time(np.zeros(2), promised, groups=5.0).anew
+    assert keeping_by_time(promised, np.array([9.0, 0.1]), groups=1e6).carried_pct == pytest.approx(97.8, abs=0.1)

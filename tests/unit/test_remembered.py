@@ -33,9 +33,11 @@ def test_another_question_has_another_file():
         replace(SUBJECT, columns=("`a.b`", "user")),
         replace(SUBJECT, types=("string", "bigint")),
         replace(SUBJECT, instances=9),
+        replace(SUBJECT, use="times"),
+        replace(SUBJECT, use="times-of-parts"),
     ]
     names = {it.file_name for it in (SUBJECT, *others)}
-    assert len(names) == 6
+    assert len(names) == 8
     assert all(map(is_memory, names))
     assert not is_memory("rows-users.json")
     assert str(SUBJECT) == "rows by user string, `a.b` int over 8 instances"
