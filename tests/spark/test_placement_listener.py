@@ -1,4 +1,5 @@
 import logging
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -150,8 +151,8 @@ CHANGED = {
 }
 
 
-def _listed(rows):
-    return rows.groupBy("t", "slot").agg(F.collect_list("v").alias("v"))
+def _listed(rows, key="t"):
+    return rows.groupBy(key, "slot").agg(F.collect_list("v").alias("v"))
 
 
 @pytest.mark.parametrize("case", CHANGED)
@@ -175,6 +176,129 @@ def test_a_key_that_was_changed_behind_the_slot_is_told_as_an_error(spark, told,
         _listed(placed).withColumn("t", F.lower("t")).groupBy("t").count(),
     ):
         assert evenly.explain(right).apart == ()
+
+
+def _texts(spark, key="t", **options):
+    rows = spark.range(60).selectExpr(
+        "if(id % 2 = 0, 'a', 'A') as t", "id as v", "id % 3 as day", "timestamp_seconds(id * 7000) as ts", "int(id) as n"
+    )
+    return rows.withColumn("s", F.struct(F.col("t").alias("x"), "v")).transform(evenly.by_key, key=key, instances=2, **options)
+
+
+def _other(rows):
+    return rows.select(F.col("t").alias("u"), F.col("slot").alias("place"), F.col("v").alias("w"))
+
+
+def _met(one, how, copied=lambda side: side):
+    other = _other(one)
+    return one.join(copied(other), (F.upper(one.t) == F.upper(other.u)) & (other.place == one.slot), how)
+
+
+WITHIN = {
+    "aggregate": lambda it: it.groupBy(F.upper("t"), "slot").agg(F.sum("v")),
+    "apply": lambda it: it.groupBy(F.lower("t").alias("t"), "slot").applyInPandas(lambda frame: frame[["v"]], "v long"),
+    "window": lambda it: _ranked(it, F.upper("t"), "slot"),
+    "renamed": lambda it: it.withColumn("u", F.trim("t")).drop("t").dropDuplicates(["u", "slot"]),
+    "python": lambda it: it.groupBy(F.udf(lambda text: text.lower(), "string")("t"), "slot").count(),
+    "copied": lambda it: _met(it, "inner", F.broadcast),
+    "semi": lambda it: _met(it, "semi"),
+    "cogroup": lambda it: (
+        it.groupBy(F.upper("t"), "slot")
+        .cogroup(_other(it).groupBy(F.upper("u"), "place"))
+        .applyInPandas(lambda left, _: left[["v"]], "v long")
+    ),
+    "distinct": lambda it: it.select(F.upper("t"), F.col("slot").cast("long")).distinct(),
+    "rollup": lambda it: it.rollup(F.upper("t"), "slot").count(),
+    "struct": lambda it: (
+        it.select(F.struct(F.lower("t").alias("x"), "slot").alias("both")).groupBy("both.x", "both.slot").count()
+    ),
+    "union": lambda it: it.select("t", "slot").union(it.select(F.upper("t"), "slot")).groupBy("t", "slot").count(),
+    "first": lambda it: _listed(it.groupBy("t", "slot").agg(F.first(F.upper("t")).alias("u"), F.max("v").alias("v")), "u"),
+    "exploded": lambda it: it.withColumn("one", F.explode(F.split("t", ""))).groupBy("one", "slot").count(),
+    "one_partition": lambda it: it.coalesce(1).groupBy(F.upper("t"), "slot").count(),
+    "met_without_slots": lambda it: _listed(
+        it.join(_rows(it.sparkSession, "k").select("k"), F.upper("t") == F.col("k"), "left"), "k"
+    ),
+    "another": lambda it: it.withColumn("t", F.col("day").cast("string")).groupBy("t", "slot").count(),
+}
+
+
+@pytest.mark.parametrize("case", WITHIN)
+def test_a_key_that_is_computed_within_the_grouping_by_its_slot_is_told(spark, case):
+    wrong = WITHIN[case](_texts(spark))
+    found = {type(it).__name__ for it in evenly.check_placement(wrong)} - {"ShuffledAgain"}
+    assert found == {"KeyChanged"}
+    assert any("computed anew after the slot was made" in it for it in evenly.explain(wrong).apart)
+
+
+def test_parts_of_a_key_times_and_narrower_types_are_told(spark):
+    placed = _texts(spark, ["t", "day"])
+    for wrong in (
+        placed.groupBy(F.lower("t"), "day", "slot").count(),
+        _texts(spark, "ts").groupBy(F.date_trunc("day", "ts"), "slot").count(),
+        _texts(spark, "ts").groupBy(F.window("ts", "1 day"), "slot").count(),
+        _texts(spark, "v").groupBy(F.col("v").cast("int"), "slot").count(),
+        _texts(spark, "v").groupBy(F.col("v").cast("double"), "slot").count(),  # 2^53 and 2^53 + 1 are equal
+        _texts(spark, "s.x").groupBy(F.upper("s.x"), "slot").count(),
+    ):
+        assert [type(it).__name__ for it in evenly.check_placement(wrong)] == ["KeyChanged"]
+    placed.createOrReplaceTempView("texts")
+    within = "upper(one.t) = upper(two.t) and one.day = two.day and one.slot = two.slot"
+    for query in (
+        "with it as (select upper(t) as u, day, slot as s from texts) select u, day, s, count(*) from it group by u, day, s",
+        "select * from texts where (t, day, slot) not in (select upper(t), day, slot from texts)",
+        f"select * from texts as one where exists (select 1 from texts as two where {within})",
+        "select (select max(c) from (select count(*) as c from texts group by upper(t), day, slot))",
+    ):
+        assert evenly.explain(spark.sql(query)).apart != (), query
+
+
+def test_a_key_that_is_computed_within_a_grouping_is_told_when_it_has_run_also_without_a_shuffle(spark, told, caplog):
+    rows = _rows(spark, "z").selectExpr("z", "v").transform(evenly.by_key, key="z", instances=2)
+    other = rows.select(F.col("z").alias("zz"), F.col("slot").alias("place"))
+    rows.groupBy(F.bit_count("z"), "slot").count().collect()
+    rows.join(F.broadcast(other), (F.abs("z") == F.abs("zz")) & (rows.slot == other.place)).collect()
+    _drain(spark)
+    assert {it.levelname for it in caplog.records if "computed anew" in it.getMessage()} == {"ERROR"}
+    assert [re.search(r"and (.*?) was", it)[1] for it in told() if "computed anew" in it] == [
+        "bit_count(z)",
+        "abs(z)",
+        "abs(zz)",
+    ]
+
+
+def test_a_key_as_it_was_placed_beside_what_is_computed_of_it_is_right(spark, told):
+    placed, numbers, times = _texts(spark), _texts(spark, "n"), _texts(spark, "ts")
+    two, field, whole = _texts(spark, ["t", "day"]), _texts(spark, "s.x"), _texts(spark, "v")
+    reals = _rows(spark, "k").select(F.col("k").cast("double").alias("d"), "v").transform(evenly.by_key, key="d", instances=2)
+    side, other = _rows(spark, "k").select(F.col("k").cast("string").alias("t")), _other(placed)
+    for right in (
+        placed.groupBy("t", "slot", F.upper("t")).count(),
+        times.groupBy("ts", "slot", F.date_trunc("day", "ts")).count(),
+        times.groupBy(F.col("ts").cast("string"), "slot").count(),  # in UTC
+        numbers.groupBy(F.col("n").cast("bigint"), "slot").count(),
+        numbers.groupBy(F.col("n").cast("double"), "slot").count(),
+        whole.groupBy(F.coalesce("v", F.lit(3)), "slot").count(),  # it is never null
+        two.groupBy("day", F.lower("t"), "slot", "t").count(),
+        two.groupBy("day", "slot").count(),  # another question
+        field.groupBy("s.x", "slot", "s.v").count(),
+        field.groupBy("s.v", "slot").count(),
+        reals.join(reals.select("d", "slot"), ["d", "slot"]).groupBy("d", "slot").count(),
+        placed.select(F.struct("t", "slot").alias("both")).groupBy("both.t", "both.slot").count(),
+        placed.rollup("t", "slot").count(),
+        placed.join(side, "t", "full").groupBy("t", "slot").count(),  # coalesce(t, t) of two sides that are equal
+        placed.join(side, placed.t == side.t, "left").groupBy(side.t, placed.slot).count(),
+        placed.join(other, (placed.t == other.u) & (placed.slot == other.place) & (F.upper("t") == F.lower("u"))),
+        placed.groupBy(F.upper("t").alias("t")).agg(F.max("slot").alias("slot")).groupBy("t", "slot").count(),
+        placed.drop("slot")
+        .withColumn("t", F.upper("t"))
+        .transform(evenly.by_key, key="t", instances=2)
+        .groupBy("t", "slot")
+        .count(),
+    ):
+        assert evenly.explain(right).apart == ()
+    placed.join(side, "t", "full").groupBy("t", "slot").count().collect()
+    assert [it for it in told() if "computed anew" in it] == []
 
 
 UNITED = {

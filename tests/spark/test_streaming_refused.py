@@ -251,3 +251,25 @@ def test_rows_that_a_query_has_written_with_their_slot_meet_those_of_none(spark,
     visits.run(
         lambda placed: placed.join(anew, ["user", "slot"]).writeStream.format("noop"), mapping=by_hash(), checkpoint=checkpoint
     )
+
+
+def test_a_key_that_is_computed_within_a_grouping_or_join_by_the_slot_is_refused(spark, visits):
+    """Also without state, where groups of one batch, or rows and a static side, would miss each other."""
+    homes = spark.createDataFrame([("U1", 1)], "user string, home int")
+    homes = homes.transform(evenly.by_key, key="user", instances=INSTANCES, mapping=by_hash())
+    homes = homes.select(F.col("user").alias("who"), F.col("slot").alias("place"), "home")
+    for build, told in (
+        (lambda rows: rows.groupBy(F.upper("user"), "slot").count(), r"groups by \(upper\(user\), slot\)"),
+        (lambda rows: rows.withColumn("user", F.upper("user")).dropDuplicates(["user", "slot"]), r"groups by \(user, slot\)"),
+        (
+            lambda rows: rows.groupBy(F.upper("user"), "slot").applyInPandas(lambda frame: frame[["user"]], "user string"),
+            r"by \(upper\(user\), slot\), and upper\(user\) was computed anew.*stream_by_key",
+        ),
+        (
+            lambda rows: rows.join(homes, (F.upper("user") == F.upper("who")) & (rows.slot == homes.place)),
+            r"by \(upper\(user\), slot\), and upper\(user\) was computed anew",
+        ),
+    ):
+        with pytest.raises(InvalidParameter, match=told):
+            visits.run(lambda rows, build=build: build(rows).writeStream.format("noop"), mapping=by_hash())
+    assert not Path(visits.checkpoint, "commits").exists()

@@ -1,24 +1,57 @@
-"""Where a plan groups or joins by a slot and a key column that was changed after the slot was made of it.
+"""Where a plan groups, joins or compares rows by a slot and by what was computed from the key that the slot was made of.
 
-A slot is a function of the key that it was made of. Keys that have become equal since, by `lower` or `fillna`, have different
-ones, so their rows are in several groups. Spark has to shuffle such rows again, which is where this is seen.
+A slot is a function of the key as it was placed. Keys that become equal later, by `lower` or `fillna`, whether in front of a
+grouping or within it, have different ones, so their rows are in several groups. Columns are followed upwards through the plan
+as it was asked for, from where rows are placed: Spark may shuffle for such a grouping, copy a side of a join, or do neither.
 """
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import Any
 
+from pyspark.sql import DataFrame
+
+from evenly.spark.jvm.key_roles import (
+    NONE,
+    SLOT,
+    Columns,
+    KeyRole,
+    Roles,
+    column_id,
+    computed,
+    fields_of,
+    kept_value,
+    kind_of,
+    place_of,
+    roles_of,
+    values_in,
+)
 from evenly.spark.jvm.plan_roles import column_name
+from evenly.spark.jvm.plan_texts import texts_of
+from evenly.spark.jvm.shuffled_again import each, is_slot
+from evenly.spark.jvm.slots_apart import compared, equal_pairs, filter_patterns
+from evenly.spark.keyed.keys import name_parts
+from evenly.spark.placing.slot_mark import MARK
 
-_WRAPPED = ("KnownFloatingPointNormalized", "NormalizeNaNAndZero", "KnownNotNull", "KnownNullable")
-
-_MADE_BY = {
-    "ProjectExec": "projectList",
-    **dict.fromkeys(("HashAggregateExec", "ObjectHashAggregateExec", "SortAggregateExec"), "resultExpressions"),
+_GROUPS_BY = {
+    "Aggregate": ("groupingExpressions",),
+    "Deduplicate": ("keys",),
+    "DeduplicateWithinWatermark": ("keys",),
+    "Distinct": ("output",),
+    "FlatMapGroupsInPandas": ("groupingAttributes",),
+    "FlatMapGroupsInArrow": ("groupingAttributes",),
+    "FlatMapCoGroupsInPandas": ("leftAttributes", "rightAttributes"),
+    "FlatMapCoGroupsInArrow": ("leftAttributes", "rightAttributes"),
+    "Window": ("partitionSpec",),
 }
-"""Operators that compute columns, and what they call them. (Spark puts into an aggregate what is computed of its results.)"""
+_COMPARES = ("Join", "Intersect", "Except", "Filter")
+_OWN_NAME = re.compile(r"_w\d+$|_groupingexpression|.*\(")
+"""What Spark calls columns that it makes of expressions in a grouping."""
+_ID = re.compile(r"#(\d+)")
 
 
 @dataclass(frozen=True)
@@ -32,72 +65,234 @@ class KeyChanged:
         told = ", ".join(self.changed)
         return (
             f"rows are grouped or joined by ({', '.join(self.by)}), and {told} was computed anew after the slot was made: "
-            f"where keys have become equal by that, their slots still differ, so their rows are in several groups. Compute "
-            f"{told} first, and place then: df.withColumn(...).transform(evenly.by_key, ...)"
+            "where keys have become equal by that, their slots still differ, so their rows are in several groups, or do not "
+            f"meet. Compute {told} first, and place by that: df.withColumn(...), then by_key or stream_by_key"
         )
 
 
-@dataclass(frozen=True)
-class ShuffledBy:
-    """The columns of a shuffle as they are called in it, and what each is called, by its id, where the plan was followed to.
+def keys_changed(df: DataFrame) -> tuple[KeyChanged, ...]:
+    """What is found in the plan of `df`, each once."""
+    return changed_in(df._jdf.queryExecution().analyzed(), filter_patterns(df.sparkSession._jvm))
 
-    `by_slot` says whether a slot is among them; `changed` are those that were found to be computed on the way. `of_results`:
-    what is shuffled are the results of groups that were found where they are.
-    """
 
-    names: tuple[str, ...]
-    ids: dict[int, str]
-    by_slot: bool
-    changed: frozenset[str] = frozenset()
-    of_results: bool = False
+def changed_in(plan: Any, filters: tuple[Any, ...], only: tuple[Any, ...] = ()) -> tuple[KeyChanged, ...]:
+    """The same, for an analyzed plan (a Java object), or of it what has one of the patterns `only`."""
+    search = _Search(filters, only)
+    search.follow(plan, {})
+    return tuple(dict.fromkeys(search.found))
 
-    @classmethod
-    def of(cls, columns: list[Any], *, by_slot: bool) -> ShuffledBy:
-        """The columns that a plan is shuffled by."""
-        plain = [it for it in columns if _kind(it) == "AttributeReference"]
-        return cls(tuple(map(column_name, columns)), {_id(it): column_name(it) for it in plain}, by_slot)
 
-    def below(self, plan: Any) -> ShuffledBy:
-        """The same in what a node of a physical plan reads."""
-        columns = _MADE_BY.get(plan.getClass().getSimpleName())
-        if not self.by_slot or columns is None:
-            return self
-        ids, changed = dict(self.ids), set(self.changed)
-        for made in _each(getattr(plan, columns)()):
-            if _kind(made) != "Alias" or _id(made) not in ids:
+@dataclass
+class _Placing:
+    """What is known of rows that were placed, at one place of a plan: how the columns of their key are called, and the ids of
+    all of their columns."""
+
+    mapping: str
+    key: list[list[str]]
+    columns: frozenset[int]
+
+
+@dataclass
+class _Search:
+    filters: tuple[Any, ...]
+    only: tuple[Any, ...]
+    placings: list[_Placing] = field(default_factory=list)
+    texts: dict[int, str] = field(default_factory=dict)
+    defined: dict[int, list[Roles]] = field(default_factory=dict)
+    found: list[KeyChanged] = field(default_factory=list)
+
+    def follow(self, plan: Any, outer: Columns) -> Columns:
+        """The roles of the columns of a plan; `outer` has those of the plan that it is a subquery of."""
+        if self.only and not any(plan.containsPattern(it) for it in self.only):
+            return {}
+        kind, children = kind_of(plan), list(each(plan.children()))
+        parts = [self.follow(child, outer) for child in children]
+        if kind == "RepartitionByExpression" and (placed := self._placed(plan)):
+            return placed
+        if not children:
+            return self._read(plan, kind)
+        if kind == "CTERelationDef":
+            self.defined[int(plan.id())] = _in_order(plan.child(), parts[0])
+        if kind == "WithCTE":
+            return parts[-1]
+        columns = {place: roles for part in parts for place, roles in part.items()}
+        inner: Columns = {}
+        for query in each(plan.subqueries()):
+            inner |= self.follow(query, outer | columns)
+        if kind == "Project" and plan.isStreaming() and (placed := self._made_by_stream(plan)):
+            return placed
+        if found := tuple(self._wrong(plan, kind, outer | inner | columns, nested=bool(outer))):
+            self.found.extend(found)
+            columns = {place: roles for place, roles in columns.items() if all(it.at != SLOT for it in roles)}
+        if columns:
+            self._follow_up(plan, kind, columns, parts)
+        return columns
+
+    def _placed(self, plan: Any) -> Columns:
+        """The columns of a shuffle that places rows; none of another one."""
+        by = list(each(plan.partitionExpressions()))
+        if not by or not is_slot(by[-1]):
+            return {}
+        placing = self._placing(by[-1], list(each(plan.output())))
+        roles = [*range(len(by) - 1), SLOT]
+        return {place_of(it): frozenset([KeyRole(placing, at)]) for it, at in zip(by, roles, strict=True) if place_of(it)}
+
+    def _made_by_stream(self, plan: Any) -> Columns:
+        """Those of the projection of a stream that makes its slot, which is not shuffled by it yet."""
+        for made in each(plan.projectList()):
+            if kind_of(made) == "Alias" and made.explicitMetadata().isDefined() and made.metadata().contains(MARK):
+                return self._placed_by_names(made, list(each(plan.output())))
+        return {}
+
+    def _read(self, plan: Any, kind: str) -> Columns:
+        """Those of rows that are read with their slot, or defined elsewhere in the plan."""
+        if kind == "CTERelationRef":
+            pairs = zip(each(plan.output()), self.defined.get(int(plan.cteId()), []), strict=False)
+            return {(column_id(column),): roles for column, roles in pairs if roles}
+        columns: Columns = {}
+        if MARK in str(plan.schema().json()):
+            output = list(each(plan.output()))
+            for slot in filter(is_slot, output):
+                columns |= self._placed_by_names(slot, output)
+        return columns
+
+    def _placed_by_names(self, slot: Any, output: list[Any]) -> Columns:
+        placing, by_name = self._placing(slot, output), {column_name(it).lower(): it for it in output}
+        columns: Columns = {(column_id(slot),): frozenset([KeyRole(placing, SLOT)])}
+        for at, (first, *fields) in enumerate(filter(None, self.placings[placing].key)):
+            if first in by_name:
+                columns[(column_id(by_name[first]), *fields)] = frozenset([KeyRole(placing, at)])
+        return columns
+
+    def _placing(self, slot: Any, output: list[Any]) -> int:
+        mark = json.loads(slot.metadata().getString(MARK))
+        # A stream's mapping may change: it is that of this slot.
+        mapping = str(mark.get("mapping") or f"of {column_id(slot)}")
+        key = [[part.lower() for part in name_parts(str(name))] for name in mark["key"]]
+        self.placings.append(_Placing(mapping, key, frozenset(map(column_id, output))))
+        return len(self.placings) - 1
+
+    def _wrong(self, plan: Any, kind: str, columns: Columns, *, nested: bool) -> Iterator[KeyChanged]:
+        """What is wrong with what an operator groups or compares by, `nested` in a subquery."""
+        if not columns:
+            return
+        sides = [list(each(getattr(plan, name)())) for name in _GROUPS_BY.get(kind, ())]
+        if kind in _COMPARES:
+            sides += map(list, zip(*self._met(plan, kind, nested=nested), strict=True))
+        for side in sides:
+            yield from self._changed(side, columns)
+
+    def _met(self, plan: Any, kind: str, *, nested: bool) -> Iterator[tuple[Any, Any]]:
+        """The pairs of values that are to be equal where rows meet, each side's values at the same place."""
+        if kind == "Filter" and nested:
+            pairs = [pair for pair in equal_pairs(plan.condition()) if not any(it.foldable() for it in pair)]
+            first = plan.child().outputSet()
+        else:
+            pairs = [(left, right) for left, right, _ in compared(plan, self.filters)]
+            first = plan.left().outputSet() if kind == "Join" else None
+        for left, right in pairs:
+            turned = first is not None and right.references().subsetOf(first) and not left.references().subsetOf(first)
+            yield (right, left) if turned else (left, right)
+
+    def _changed(self, by: list[Any], columns: Columns) -> Iterator[KeyChanged]:
+        values = [(self._called(it), roles) for it in by for roles in values_in(it, columns)]
+        roles = frozenset(role for _, has in values for role in has)
+        for placing in sorted({it.placing for it in roles if it.at == SLOT}):
+            missing = {at for at in range(len(self.placings[placing].key)) if KeyRole(placing, at) not in roles}
+            wrong = {KeyRole(placing, at, kept=False) for at in missing}
+            changed = tuple(dict.fromkeys(name for name, has in values if wrong & has))
+            if changed:
+                yield KeyChanged(tuple(dict.fromkeys(name for name, _ in values)), changed)
+
+    def _called(self, expression: Any) -> str:
+        if kind_of(expression) not in ("AttributeReference", "Alias"):
+            return str(expression.sql())
+        name = column_name(expression)
+        return self.texts.get(column_id(expression), name) if _OWN_NAME.match(name) else name
+
+    def _follow_up(self, plan: Any, kind: str, columns: Columns, parts: list[Columns]) -> None:
+        """Add the columns that a plan makes to those of what it reads."""
+        if kind in ("Project", "Aggregate"):
+            made = plan.projectList() if kind == "Project" else plan.aggregateExpressions()
+            for alias in self._aliases(made, columns):
+                self._add(alias, columns, of_groups=kind == "Aggregate")
+        elif kind == "Join":
+            for pair in self._met(plan, kind, nested=False):
+                _join(pair, columns)
+        elif kind == "Union":
+            rows = [_in_order(child, part) for child, part in zip(each(plan.children()), parts, strict=True)]
+            columns |= self._united(plan, rows)
+        elif kind == "Expand":
+            columns |= _expanded(plan, columns)
+        elif kind == "Generate" and (used := computed(roles_of(plan.generator(), columns))):
+            columns |= {(column_id(it),): used for it in each(plan.generatorOutput())}
+
+    def _united(self, plan: Any, rows: list[list[Roles]]) -> Columns:
+        """The columns of a union: of parts under one mapping, which are one placing from here on."""
+        output, placings = list(each(plan.output())), self.placings
+        columns: Columns = {}
+        for mapping in sorted({placings[it.placing].mapping for part in rows for roles in part for it in roles}):
+            of_parts = [[{it for it in has if placings[it.placing].mapping == mapping} for has in part] for part in rows]
+            one = next(it.placing for part in of_parts for has in part for it in has)
+            placings.append(_Placing(mapping, placings[one].key, frozenset(map(column_id, output))))
+            for column, found in zip(output, zip(*of_parts, strict=True), strict=True):
+                kept = frozenset.intersection(*(frozenset(it.at for it in has if it.kept) for has in found))
+                some = {it.at for has in found for it in has} - kept - {SLOT}
+                roles = frozenset(KeyRole(len(placings) - 1, at, kept=at in kept) for at in kept | some)
+                columns[(column_id(column),)] = columns.get((column_id(column),), NONE) | roles
+        return columns
+
+    def _aliases(self, expressions: Any, columns: Columns) -> Iterator[Any]:
+        """Those of many expressions that give what is made of known columns a name, or the name of a key; found by one call."""
+        known = {place[0] for place in columns}
+        keys = {f" as {'.'.join(name)}#" for placing in self.placings for name in placing.key}
+        for at, text in enumerate(texts_of(expressions)):
+            if " AS " not in text:
                 continue
-            name, value = ids.pop(_id(made)), _value(made.child())
-            if _kind(value) == "AttributeReference":
-                ids[_id(value)] = name
-            elif not value.references().isEmpty():
-                changed.add(name)
-        return replace(self, ids=ids, changed=frozenset(changed))
+            used = not known.isdisjoint(map(int, _ID.findall(text))) or any(key in text.lower() for key in keys)
+            if (used or " more fields" in text) and kind_of(expressions.apply(at)) == "Alias":
+                yield expressions.apply(at)
 
-    def found(self, placed_by: tuple[str, ...]) -> Iterator[KeyChanged]:
-        """Whether rows that were placed by these columns are shuffled by other values of the same names."""
-        changed = tuple(name for name in placed_by[:-1] if name in self.changed)
-        if changed and set(placed_by[:-1]) <= set(self.names):
-            yield KeyChanged(self.names, changed)
+    def _add(self, alias: Any, columns: Columns, *, of_groups: bool) -> None:
+        value, name = kept_value(alias.child()), [column_name(alias).lower()]
+        roles = roles_of(value, columns)
+        if kind_of(value) != "AttributeReference":
+            if of_groups:  # of a group that has several slots this is another one's
+                roles = frozenset(it for it in roles if it.at != SLOT)
+            self.texts[column_id(alias)] = str(value.sql())
+        known = {it.placing for has in columns.values() for it in has}
+        for placing in known:
+            key = self.placings[placing].key
+            at = key.index(name) if name in key else None
+            if at is not None and KeyRole(placing, at) not in roles and self._is_another(value, placing):
+                roles |= {KeyRole(placing, at, kept=False)}
+        if roles:
+            columns[(column_id(alias),)] = roles
+        for path, inner in fields_of(value, columns):
+            columns[(column_id(alias), *path)] = inner
 
-
-def _value(expression: Any) -> Any:
-    """What is below casts that keep every value, and below what makes equal numbers have equal bits."""
-    while True:
-        kind = _kind(expression)
-        keeps = kind == "Cast" and expression.canUpCast(expression.child().dataType(), expression.dataType())
-        if not keeps and kind not in _WRAPPED:
-            return expression
-        expression = expression.child()
-
-
-def _kind(expression: Any) -> str:
-    return str(expression.getClass().getSimpleName())
-
-
-def _id(column: Any) -> int:
-    return int(column.exprId().id())
+    def _is_another(self, value: Any, placing: int) -> bool:
+        """Whether what is called like a key is something else of the rows that were placed by it."""
+        if kind_of(value) == "AttributeReference":
+            return column_id(value) in self.placings[placing].columns
+        return not value.references().isEmpty()
 
 
-def _each(found: Any) -> Iterator[Any]:
-    for at in range(found.size()):
-        yield found.apply(at)
+def _in_order(plan: Any, columns: Columns) -> list[Roles]:
+    return [columns.get((column_id(it),), NONE) for it in each(plan.output())]
+
+
+def _join(pair: tuple[Any, Any], columns: Columns) -> None:
+    """What is equal where rows meet stands for the same, but for slots: those of two placings are asked for apart."""
+    alike = frozenset(it for side in pair for it in roles_of(side, columns) if it.at != SLOT)
+    for it in pair if alike else ():
+        if kind_of(it) == "AttributeReference":
+            columns[(column_id(it),)] = columns.get((column_id(it),), NONE) | alike
+
+
+def _expanded(plan: Any, columns: Columns) -> Columns:
+    """The columns of rows that come several times (rollup, cube), where a total has null."""
+    given = [[None if it.foldable() else roles_of(it, columns) for it in each(row)] for row in each(plan.projections())]
+    pairs = zip(each(plan.output()), zip(*given, strict=True), strict=True)
+    several = {column_id(column): [it for it in found if it is not None] for column, found in pairs}
+    return {(column,): frozenset.intersection(*found) for column, found in several.items() if found}

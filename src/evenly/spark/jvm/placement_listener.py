@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 
 from evenly.spark.features import Feature, has
 from evenly.spark.jvm.action_listeners import ActionListener, listen
-from evenly.spark.jvm.changed_keys import KeyChanged
+from evenly.spark.jvm.changed_keys import KeyChanged, changed_in
 from evenly.spark.jvm.plan_texts import is_cut
 from evenly.spark.jvm.shuffled_again import ShuffledAgain, shuffled_again
 from evenly.spark.jvm.slots_apart import SlotsApart, apart_where_filtered, apart_where_joined, filter_patterns
@@ -62,6 +62,7 @@ class PlacementListener(ActionListener):
             yield from united_in(analyzed, self._union, self._common)
         if shuffles and (cut or any(_has_slot(line) for line in text.splitlines() if "RepartitionByExpression" in line)):
             plan = execution.executedPlan()
+            yield from changed_in(analyzed, self._filters, (self._explicit_shuffle, self._common))
             yield from shuffled_again(plan)
             yield from apart_where_joined(plan)
             yield from apart_where_filtered(analyzed, self._filters)

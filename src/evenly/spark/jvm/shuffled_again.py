@@ -12,7 +12,6 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from evenly.spark.jvm.changed_keys import KeyChanged, ShuffledBy
 from evenly.spark.jvm.plan_roles import column_name
 from evenly.spark.keyed.keys import spelled
 from evenly.spark.placing.slot_mark import MARK
@@ -56,17 +55,27 @@ class ShuffledAgain:
         )
 
 
+@dataclass(frozen=True)
+class _ShuffledBy:
+    """The columns of a shuffle, and whether a slot is among them. `of_results`: what is shuffled are the results of groups that
+    were found where they are."""
+
+    names: tuple[str, ...]
+    by_slot: bool
+    of_results: bool = False
+
+
 def executed_plan(df: DataFrame) -> Any:
     """The physical plan that an action would run."""
     return df._jdf.queryExecution().executedPlan()
 
 
-def shuffled_again(plan: Any) -> tuple[ShuffledAgain | KeyChanged, ...]:
+def shuffled_again(plan: Any) -> tuple[ShuffledAgain, ...]:
     """What is found in a physical plan (a Java object), each once: of a finished adaptive plan, in what has run."""
     return tuple(dict.fromkeys(_found(plan, ())))
 
 
-def _found(plan: Any, above: tuple[ShuffledBy, ...]) -> Iterator[ShuffledAgain | KeyChanged]:
+def _found(plan: Any, above: tuple[_ShuffledBy, ...]) -> Iterator[ShuffledAgain]:
     """`above` are the columns of the shuffles above a part of a plan, from the top, as far as they move its rows."""
     kind = plan.getClass().getSimpleName()
     if kind == "ShuffleExchangeExec":
@@ -75,7 +84,6 @@ def _found(plan: Any, above: tuple[ShuffledBy, ...]) -> Iterator[ShuffledAgain |
             placed_by = tuple(column_name(column) for column in columns)
             for shuffle in above:
                 by = shuffle.names
-                yield from shuffle.found(placed_by)
                 # By a part of the key, by other columns, or by more than key and slot another question is asked.
                 asks_for_less = set(placed_by[:-1]) <= set(by) and by != placed_by and not set(placed_by) < set(by)
                 if asks_for_less and not shuffle.of_results:
@@ -84,11 +92,10 @@ def _found(plan: Any, above: tuple[ShuffledBy, ...]) -> Iterator[ShuffledAgain |
         if columns and is_slot(columns[-1]):
             yield from _elsewhere(plan, columns)
         if columns:
-            above = (*above, ShuffledBy.of(columns, by_slot=any(map(is_slot, columns))))
+            above = (*above, _ShuffledBy(tuple(map(column_name, columns)), any(map(is_slot, columns))))
     elif any(word in kind for word in _CONSUMERS) and _groups_by_slot(plan):
         # What is shuffled above are the results of groups that were found where they are.
         above = tuple(replace(it, of_results=True) for it in above if it.by_slot)
-    above = tuple(it.below(plan) for it in above)
     for child in below(plan, kind):
         yield from _found(child, above)
     for query in each(plan.subqueries()):

@@ -81,13 +81,13 @@ def compared(plan: Any, filters: tuple[Any, ...]) -> Iterator[tuple[Any, Any, bo
         for left, right in zip(each(plan.left().output()), each(plan.right().output()), strict=False):
             yield left, right, True
     elif kind == "Join" and plan.condition().isDefined():
-        for left, right in _equal(plan.condition().get()):
+        for left, right in equal_pairs(plan.condition().get()):
             yield left, right, False
     elif kind == "Filter":
         for query in _queries_of_in(plan.condition(), filters):
             for left, right in zip(each(query.values()), each(query.query().plan().output()), strict=False):
                 yield left, right, True
-        for left, right in _equal(plan.condition()):
+        for left, right in equal_pairs(plan.condition()):
             if _OUTER in (left.getClass().getSimpleName(), right.getClass().getSimpleName()):
                 yield left, right, False
 
@@ -101,12 +101,12 @@ def _queries_of_in(condition: Any, filters: tuple[Any, ...]) -> Iterator[Any]:
             yield from _queries_of_in(child, filters)
 
 
-def _equal(condition: Any) -> Iterator[tuple[Any, Any]]:
+def equal_pairs(condition: Any) -> Iterator[tuple[Any, Any]]:
     """What a condition wants to be equal, both sides each."""
     kind = condition.getClass().getSimpleName()
     if kind == "And":
-        yield from _equal(condition.left())
-        yield from _equal(condition.right())
+        yield from equal_pairs(condition.left())
+        yield from equal_pairs(condition.right())
     elif kind in _SAME:
         yield condition.left(), condition.right()
 

@@ -16,6 +16,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from evenly.spark.jvm.plan_roles import column_name
+from evenly.spark.jvm.plan_texts import texts_of
 from evenly.spark.jvm.shuffled_again import each
 from evenly.spark.placing.slot_mark import MARK
 
@@ -29,7 +30,6 @@ _GROUPS_BY = {
     "FlatMapCoGroupsInArrow": ("leftAttributes", "rightAttributes"),
     "Window": ("partitionSpec",),
 }
-_BETWEEN = "\x1f\x1e"
 _TOLD_ID = re.compile(r"#(\d+)[A-Za-z]*$")
 _UNPLACED = "no mapping: a null or another constant"
 _Mappings = dict[int, frozenset[str]]
@@ -162,7 +162,7 @@ def _used(expression: Any, slots: _Mappings) -> frozenset[str]:
 
 def _named_of(expressions: Any, slots: _Mappings) -> Iterator[Any]:
     """Those of many expressions that give something made of slots a name of its own, found by one call."""
-    texts = _texts(expressions)
+    texts = texts_of(expressions)
     for at, text in enumerate(texts):
         if " AS " in text and (" more fields" in text or any(f"#{column}" in text for column in slots)):
             yield expressions.apply(at)
@@ -170,14 +170,9 @@ def _named_of(expressions: Any, slots: _Mappings) -> Iterator[Any]:
 
 def _ids(columns: Any) -> list[int]:
     """The ids of many columns, by one call where their texts tell them."""
-    told = [_TOLD_ID.search(text) for text in _texts(columns)]
+    told = [_TOLD_ID.search(text) for text in texts_of(columns)]
     found = [int(it.group(1)) for it in told if it]
     return found if len(found) == len(told) else [_id(column) for column in each(columns)]
-
-
-def _texts(expressions: Any) -> list[str]:
-    texts = str(expressions.mkString(_BETWEEN)).split(_BETWEEN)
-    return texts if len(texts) == int(expressions.size()) else [str(it.toString()) for it in each(expressions)]
 
 
 def _id(column: Any) -> int:

@@ -8,9 +8,9 @@ from evenly.diagnosis.spread import Explanation
 from evenly.errors import StreamingMismatch
 from evenly.spark.features import Feature, require
 from evenly.spark.frames import check_frame
-from evenly.spark.jvm.changed_keys import KeyChanged
+from evenly.spark.jvm.changed_keys import keys_changed
 from evenly.spark.jvm.plan_shuffles import planned_shuffles
-from evenly.spark.jvm.shuffled_again import ShuffledAgain, executed_plan, shuffled_again
+from evenly.spark.jvm.shuffled_again import executed_plan, shuffled_again
 from evenly.spark.jvm.slots_apart import slots_apart
 from evenly.spark.jvm.slots_united import slots_united
 
@@ -34,7 +34,6 @@ def explain(df: DataFrame) -> Explanation:
             "explain reads the plan of a batch: of a stream check_placement judges the stateful operators, before it starts"
         )
     plan = executed_plan(df)
-    found = shuffled_again(plan)
-    again = tuple(str(it) for it in found if isinstance(it, ShuffledAgain))
-    wrong = (*(it for it in found if isinstance(it, KeyChanged)), *slots_apart(df, plan), *slots_united(df))
+    again = tuple(map(str, shuffled_again(plan)))
+    wrong = (*keys_changed(df), *slots_apart(df, plan), *slots_united(df))
     return Explanation(planned_shuffles(df, plan), again, tuple(map(str, wrong)))

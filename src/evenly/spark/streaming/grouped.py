@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame
 from evenly.errors import InvalidParameter
 from evenly.keys.mapping import Mapping
 from evenly.keys.placed import SLOT, Use, judge_beside, judge_pipeline, use_of, why_kept
+from evenly.spark.jvm.changed_keys import keys_changed
 from evenly.spark.jvm.plan_roles import keyed_operators
 from evenly.spark.jvm.slots_beside import slots_beside
 
@@ -32,7 +33,8 @@ class Grouped:
 
 
 def check_grouped(df: DataFrame, *, key: tuple[str, ...], slot: str, window: str | None, mapping: Mapping) -> Grouped:
-    """Refuse a pipeline that does not use its placement (`judge_pipeline`), or in which rows under `mapping`, the one in force,
+    """Refuse a pipeline that does not use its placement (`judge_pipeline`), that groups or joins by the slot and what it has
+    computed of the key (`keys_changed`), without state too, or in which rows under `mapping`, the one in force,
     meet rows that another one has placed (`judge_beside`)."""
     operators = keyed_operators(df)
     verdict = judge_pipeline(operators, key=key, slot=slot, window=window)
@@ -40,6 +42,8 @@ def check_grouped(df: DataFrame, *, key: tuple[str, ...], slot: str, window: str
         raise InvalidParameter(verdict.refusal)
     for warning in verdict.warnings:
         _LOG.warning("%s", warning)
+    for changed in keys_changed(df):
+        raise InvalidParameter(str(changed))
     beside = judge_beside(slots_beside(df), in_force=mapping.placing, version=mapping.version, slot=slot, window=window)
     if beside.refusal is not None:
         raise InvalidParameter(beside.refusal)
