@@ -161,6 +161,15 @@ def test_a_query_that_has_failed_says_so_to_who_asks_for_a_change_and_one_that_h
     assert machine.enforced(2, mapping()) == (do.Answer(2, None),)
 
 
+def test_a_query_that_another_stops_while_it_is_to_be_stopped_for_a_change_is_not_started_again():
+    machine = running(None)
+    machine.change_asked(mapping(), "asked for")
+    machine.checked()
+    assert [type(it) for it in machine.stopped(by_another=True)] == [do.Log, do.Enforce]
+    assert machine.enforced(2, mapping()) == (do.Answer(2, None),)
+    assert (machine.failure, machine.over, machine.settled, machine.changing) == (None, True, True, False)
+
+
 @pytest.mark.parametrize("seen", ["checking", "stopping", "stopped"])
 def test_a_query_that_fails_while_it_is_to_be_stopped_for_a_change_is_not_started_again(seen):
     machine, error = running(None), RuntimeError("no such sink")

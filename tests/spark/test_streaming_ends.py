@@ -203,3 +203,43 @@ def test_the_end_of_another_query_is_told_while_a_change_waits_for_its_batch(spa
         change.join(PATIENT_S)
         query.stop()
     assert query.mapping.version == 2
+
+
+@pytest.mark.usefixtures("rocksdb")
+def test_a_stop_of_spark_s_own_query_while_a_change_waits_for_its_batch_is_one(spark, visits):
+    """It was taken for that of the change, and the query started again, though it had been stopped."""
+    visits.add(50, files=2)
+    inside, go_on = threading.Event(), threading.Event()
+
+    def slow(batch, number):
+        batch.collect()
+        while number == 1 and not go_on.is_set():
+            inside.set()
+            batch.collect()
+
+    query = evenly.stream_by_key(
+        visits.stream(),
+        lambda placed: placed.dropDuplicates(["user", "slot"]).writeStream.foreachBatch(slow),
+        key="user",
+        instances=INSTANCES,
+        checkpoint=visits.checkpoint,
+        mapping=by_hash(),
+        controller=False,
+    )
+    change = threading.Thread(target=lambda: query.change_mapping(turned(by_hash())), daemon=True)
+    try:
+        assert inside.wait(PATIENT_S)
+        change.start()
+        until(lambda: not query.query.isActive, "the change waits")
+        for one in spark.streams.active:
+            one.stop()
+        change.join(PATIENT_S)
+        assert not change.is_alive()
+        assert query.awaitTermination(PATIENT_S)
+        assert not query.isActive
+        assert spark.streams.active == []
+    finally:
+        go_on.set()
+        query.stop()
+    assert query.exception() is None
+    assert query.mapping.version == 2  # the change was asked for, and serves the next start

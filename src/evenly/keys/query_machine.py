@@ -139,9 +139,12 @@ class QueryMachine:
             self._do(Busy.STOPPING, StopRun())
         return self._flushed()
 
-    def stopped(self, error: BaseException | None = None) -> Instructions:
-        """The run has stopped for the change; or it had failed by itself before."""
+    def stopped(self, error: BaseException | None = None, *, by_another: bool = False) -> Instructions:
+        """The run has stopped for the change; or it had failed by itself before, or was stopped `by_another` meanwhile."""
         self.failure = self.failure or error
+        if by_another and not self._stopping:
+            self._stopping = True
+            self._say(logging.INFO, "stopped by another while a change of the mapping waited: it is not started again")
         if self.failure is not None or self._change is None:
             self.over = True
             self._settle()

@@ -66,8 +66,8 @@ class KeyedQuery(RunningQuery):
 
     It stands for one query over all the times that it is stopped and started for a new mapping. `query` is the
     `StreamingQuery` that runs now (during a change: that is stopped), and `runId`, `status` and progress are that run's.
-    Wait for this object rather than for that one, and stop this one: a stop of that one while a change waits for its batch is
-    taken for the change's own, and the query starts again.
+    Wait for this object rather than for that one, and stop this one: a stop of that one ends this one too where it breaks off
+    a batch, but while a change has nothing left to wait for it is taken for the change's own, and the query starts again.
     """
 
     def __init__(self, pipeline: Pipeline, store: MappingStore, controller: DriftController | None) -> None:
@@ -287,11 +287,11 @@ class KeyedQuery(RunningQuery):
                 return machine.checked
             case do.StopRun():
                 with forgotten_end(self._pipeline.spark, self._query):
-                    end_with_batch(self._query)
+                    by_another = end_with_batch(self._query)
                     self._stopped_at_s = time.monotonic()
                     self._query.stop()
                 mapping_store.reached("stopped")
-                return partial(machine.stopped, self._query.exception())
+                return partial(machine.stopped, self._query.exception(), by_another=by_another)
             case do.Refused(why, change):
                 self._facts.refused(why, change)
             case do.Enforce(change):
