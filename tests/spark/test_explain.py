@@ -64,6 +64,19 @@ def test_evenly_s_own_placement_and_what_undoes_it_are_told(rows, told):
     cached.unpersist()
 
 
+def test_pieces_are_not_said_to_be_alike(rows):
+    by_time = evenly.apply_by_key(
+        rows, lambda group: group[["v"]], "v long", key="user", instances=2, balance="time", watch=evenly.TimeWatch()
+    )
+    by_cost = evenly.apply_by_cost(rows, lambda row: row["v"], "v long", instances=2, pieces=True)
+    for result in (by_time, by_cost):
+        (shuffle,) = evenly.explain(result).shuffles
+        assert (shuffle.ours, shuffle.pieces, shuffle.partitions) == (True, True, 10)
+        assert str(shuffle).startswith("by the number of its piece, to 10 partitions, placed by Evenly: from large pieces to")
+    whole = evenly.explain(evenly.apply_by_key(rows, lambda group: group[["v"]], "v long", key="user", instances=2))
+    assert [it.pieces for it in whole.shuffles] == [False]
+
+
 def test_slots_that_are_shuffled_to_another_number_of_partitions_are_told(spark, rows):
     """Eight partitions in these tests, and slots for four: each leads anywhere."""
     placed = evenly.by_key(rows, key="user", instances=4)

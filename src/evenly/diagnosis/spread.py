@@ -23,6 +23,7 @@ class PlannedShuffle:
     - `reader`: the operator that reads it, as Spark calls it; None if it is the result.
     - `chosen`: why there are so many partitions, if `instances="auto"` chose their number.
     - `merges`: whether adaptive execution may merge its partitions where they are small.
+    - `pieces`: whether Evenly has cut what instances do into pieces, of which slots take one after the other.
     - `slots_for`: for how many instances slots among the columns were made; 0 if there are none, or that is not known.
     """
 
@@ -35,6 +36,7 @@ class PlannedShuffle:
     merges: bool = False
     chosen: str = ""
     slots_for: int = 0
+    pieces: bool = False
 
     def __str__(self) -> str:
         return f"{self._way()}{self._number()}{self._whose()}: {self._effect()}"
@@ -44,7 +46,9 @@ class PlannedShuffle:
         return {
             "hash": f"by Spark's hash of {columns}",
             "slot": f"by {columns}",
-            "id": "by the number of its instance" if self.ours else f"by the number in {columns}",
+            "id": f"by the number of its {'piece' if self.pieces else 'instance'}"
+            if self.ours
+            else f"by the number in {columns}",
             "range": f"by ranges of {columns}",
             "round robin": "in turn",
             "single": "all rows together",
@@ -67,8 +71,10 @@ class PlannedShuffle:
         return "" if self.reader is None else f", for {self.reader}"
 
     def _effect(self) -> str:
+        if self.ours and self.pieces:
+            return "from large pieces to small ones, which slots take as they come free; those of a size have about as much"
         if self.ours:
-            return "about as many rows on each, or as much of the weight or time that the mapping was learnt by"
+            return "about as many rows on each, or as much of the weight, time or cost that was learnt"
         if self.kind == "slot" and self.slots_for not in (0, self.partitions):
             return f"as even as by Spark's hash, for the slots lead to {self.slots_for:,} partitions"
         return {

@@ -23,7 +23,7 @@ from evenly.spark.costs.row_ids import ORDER
 from evenly.spark.features import Feature, has
 from evenly.spark.placing import murmur3
 from evenly.spark.placing.canary import slots_lead
-from evenly.spark.placing.placement import INSTANCE
+from evenly.spark.placing.placement import INSTANCE, PIECES
 from evenly.spark.python_workers import on_workers
 from evenly.worker.executing import ESTIMATE, ID
 from evenly.worker.routing import Routing, routed
@@ -44,8 +44,9 @@ def route(df: DataFrame, routing: Routing, *, routers: int | None) -> DataFrame:
     by_id = has(df.sparkSession, Feature.REPARTITION_BY_ID)
     labels = np.arange(partitions, dtype=np.int32) if by_id else murmur3.slots(partitions)
     told = rows.withColumn(_TOLD, router(df.sparkSession, routing, labels)(F.col(ID)))
-    answers = [F.expr(f"{_TOLD}.{name} as {name}") for name in (INSTANCE, ESTIMATE)]
-    routed = told.select("*", *answers).drop(_TOLD)
+    mark = {} if np.allclose(routing.shares, routing.shares[0]) else PIECES
+    instance = F.col(f"{_TOLD}.{INSTANCE}").alias(INSTANCE, metadata=mark)
+    routed = told.select("*", instance, F.col(f"{_TOLD}.{ESTIMATE}").alias(ESTIMATE)).drop(_TOLD)
     if by_id:
         return routed.repartitionById(partitions, INSTANCE)
     # Where labels do not lead to their partitions, equal numbers of rows do.

@@ -10,7 +10,8 @@ from pyspark.sql import DataFrame
 from evenly.diagnosis.spread import PlannedShuffle, ShuffleKind
 from evenly.spark.jvm.plan_roles import column_name
 from evenly.spark.jvm.shuffled_again import below, each, instances_of, is_slot
-from evenly.spark.placing.placement import AT
+from evenly.spark.placing.own_columns import OWN
+from evenly.spark.placing.placement import PIECES
 from evenly.spark.placing.slot_mark import MARK, why_chosen
 
 _KINDS: dict[str, ShuffleKind] = {
@@ -74,9 +75,12 @@ def _shuffle(plan: Any, reader: str | None, *, merges: bool) -> PlannedShuffle:
     number, asked = int(partitioning.numPartitions()), origin != _OPERATOR_S
     adaptive = merges and origin not in _FIXED and kind not in ("single", "id")
     if kind == "id":
-        column = column_name(partitioning.expr().child())
-        ours = column == AT
-        return PlannedShuffle("id", () if ours else (column,), number, ours=ours, asked=True, reader=reader)
+        numbered = partitioning.expr().child()
+        used = list(each(numbered.references().toSeq()))
+        ours = bool(used) and all(column_name(it).startswith(OWN) for it in used)
+        pieces = ours and any(it.metadata().contains(name) for it in used for name in PIECES)
+        by = () if ours else (column_name(numbered),)
+        return PlannedShuffle("id", by, number, ours=ours, asked=True, reader=reader, pieces=pieces)
     if kind not in ("hash", "range"):
         by = (str(partitioning.toString()),) if kind == "other" else ()
         return PlannedShuffle(kind, by, number, asked=asked, reader=reader, merges=adaptive)

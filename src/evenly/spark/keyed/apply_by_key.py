@@ -126,6 +126,7 @@ def apply_by_key(
         weight=weight,
         slot=None,
         remember=remember,
+        pieces=of_pieces not in {None, asked},
         by="apply_by_key",
     )
     rows = sent.of(placed.sortWithinPartitions(*key_columns(names)))

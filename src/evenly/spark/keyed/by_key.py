@@ -18,7 +18,7 @@ from evenly.spark.keyed.learning import Weight, check_not_learnt, learn_mapping
 from evenly.spark.placing.canary import check_slots_lead, slots_lead
 from evenly.spark.placing.mapping_check import check_mapping
 from evenly.spark.placing.own_columns import own_name
-from evenly.spark.placing.placement import AT, Span, with_instance, with_slot, with_slot_of_window
+from evenly.spark.placing.placement import AT, PIECES, Span, with_instance, with_slot, with_slot_of_window
 from evenly.spark.placing.slot_mark import marked
 from evenly.spark.remembering.memory import Memory, memory
 from evenly.spark.remembering.store import Where
@@ -111,9 +111,11 @@ def placed_by_key(
     tolerance_pct: float | None = 2.0,
     seed: int = 0,
     remember: Where | None,
+    pieces: bool = False,
     by: str = "by_key",
 ) -> tuple[DataFrame, Mapping]:
-    """As `by_key`, and the mapping that rows were placed by; `by` is the call that errors are to name."""
+    """As `by_key`, and the mapping that rows were placed by, which may be over `pieces` of what instances do; `by` is the call
+    that errors are to name."""
     check_frame(df)
     check_not_learnt(mapping, weight)
     asked = asked_instances(instances, same_rows=fit_on is None and remember is None)
@@ -129,13 +131,16 @@ def placed_by_key(
         )
         mapping = kept.mapping(learn) if slot is None else kept.slot_mapping(learn, names, type_names(df, names))
     check_mapping(mapping, df, names, asked)
-    return _placed(df, mapping, names, slot, kept), mapping
+    return _placed(df, mapping, names, slot, kept, pieces=pieces), mapping
 
 
-def _placed(df: DataFrame, mapping: Mapping, names: tuple[str, ...], slot: str | None, kept: Memory) -> DataFrame:
+def _placed(
+    df: DataFrame, mapping: Mapping, names: tuple[str, ...], slot: str | None, kept: Memory, *, pieces: bool
+) -> DataFrame:
     instances = mapping.instances
     if slot is None and has(df.sparkSession, Feature.REPARTITION_BY_ID):
-        return kept.placed(with_instance(df, mapping, names, AT), mapping.fitted_loads)
+        routed = with_instance(df, mapping, names, AT)
+        return kept.placed(routed.withMetadata(AT, PIECES) if pieces else routed, mapping.fitted_loads)
     if df.isStreaming:
         check_slots_lead(df.sparkSession, by="by_key of a stream")
         return _placed_by_own_slot(df, mapping, names) if slot is None else _streaming(df, mapping, names, slot)

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import uuid
 
+OWN = "__evenly_"
+"""How all of them begin, and those that workers know by name."""
 _DRAWN = uuid.uuid4().hex
 
 
 def own_name(what: str) -> str:
     """The name of a column of Evenly's own, the same for the same word in one process."""
-    return f"__evenly_{what}_{_DRAWN}"
+    return f"{OWN}{what}_{_DRAWN}"

@@ -27,6 +27,8 @@ INSTANCE = "__evenly_instance"
 """What rows that are dealt out by their cost have, also in workers."""
 AT = own_name("instance")
 """The instance of a row, in the driver's plans alone."""
+PIECES = {"evenly.pieces": True}
+"""The metadata of a column of instances that are pieces of what instances do: they are not alike."""
 ID = own_name("step_id")
 """The id of a row's key, for a while."""
 
