@@ -137,6 +137,31 @@ def test_rollback_asks_the_query_and_changes_nothing_itself(monkeypatch, capsys,
     assert "evenly mapping list" in err
 
 
+def test_what_is_taken_back_may_have_been_done_or_begun_by_a_driver_that_died(monkeypatch, capsys, checkpoint):
+    """It said that the version was not asked for any more, and it was in force."""
+    folder = checkpoint / "evenly"
+
+    def taken_back(*options):
+        request = Request(1, "it", "2025-01-04T00:00:00+00:00")
+        (folder / REQUEST).write_text(request.to_json())
+        code, out, _ = command.told(monkeypatch, capsys, "mapping", "rollback", checkpoint, "--cancel", *options)
+        assert (code, (folder / REQUEST).exists()) == (0, False)
+        return json.loads(out)["results"] if options else " ".join(out.split())
+
+    assert taken_back() == "Taken back: version 1 is not asked for any more."
+    begun = replace(mappings()[0], version=4).to_json()
+    (folder / mapping_file(4)).write_text(begun)
+    assert "not asked for any more. But a change to a version 4 has been begun" in taken_back()
+    log = json.loads((folder / LOG).read_text())
+    for name in ("format", "format_version", "checksum"):
+        log.pop(name, None)
+    log["mappings"]["4"] = digest_of(begun.encode())
+    log["versions"].append({**log["versions"][-1], "number": 4, "spans": [[4, None]], "reason": "back to version 1"})
+    (folder / LOG).write_text(sealed(log, kind=FORMAT, version=FORMAT_VERSION, indent=1))
+    assert "the mapping of version 1 is in force already, as version 4, and stays" in taken_back()
+    assert [(it["series"], it["mapping_version"]) for it in taken_back("--json")] == [("request", 1), ("version", 4)]
+
+
 def test_of_two_shells_that_ask_at_once_one_is_told_that_the_other_came_first(monkeypatch, capsys, checkpoint):
     path = Path(checkpoint) / "evenly" / REQUEST
     monkeypatch.setattr("evenly.cli.mapping.datetime", _Meanwhile(lambda: path.write_text("another's")))

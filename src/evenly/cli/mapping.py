@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -61,6 +62,20 @@ class _Checkpointed:
         if digest_of(text) != self.log.digests.get(number):
             raise DamagedData(f"{self.folder / name} is not what {LOG} says: restore it from a backup")
         return Mapping.from_json(text, source=str(self.folder / name))
+
+    def has_again(self, number: int) -> bool:
+        """Whether the version in force has the mapping of another one: what was asked for has been done."""
+        try:
+            earlier, now = self.mapping(number), self.mapping(self.in_force.number)
+        except (DamagedData, InvalidParameter, MissingFile, NewerFormat):
+            return False
+        return replace(earlier, version=now.version) == now
+
+    @property
+    def begun(self) -> int | None:
+        """The version to which a change has been begun that is not in force, as far as is known."""
+        number = self.in_force.number + 1
+        return number if (self.folder / mapping_file(number)).is_file() else None
 
     @property
     def request(self) -> Request | None:
@@ -180,10 +195,13 @@ def rollback_command(
         if pending is None:
             raise InvalidParameter(f"nothing is asked of the query of {checkpoint}: there is nothing to cancel")
         (found.folder / REQUEST).unlink(missing_ok=True)
+        left = _Checkpointed(checkpoint)  # as the query has left it by now
+        done = pending.version != 0 and left.has_again(pending.version)
         if json:
-            print_json("mapping rollback", {"checkpoint": checkpoint, "cancel": True}, [_asked(pending)])
+            told = [_asked(pending), *([_told(left, left.in_force)] if done else [])]
+            print_json("mapping rollback", {"checkpoint": checkpoint, "cancel": True}, told)
         else:
-            say(f"Taken back: version {pending.version or '?'} is not asked for any more.")
+            _say_taken_back(left, pending, done=done)
         return
     earlier = [it.number for it in found.log.versions[:-1]]
     if not earlier:
@@ -250,6 +268,23 @@ def _say_asked(request: Request | None, answer: RequestAnswer | None) -> None:
         say(f"At {answer.answered_at} the query went back to version {answer.asked_version}, as version {answer.version}.")
     if answer is not None and answer.refused:
         say(f"At {answer.answered_at} the query refused to go back to version {answer.asked_version}: {answer.refused}")
+
+
+def _say_taken_back(left: _Checkpointed, request: Request, *, done: bool) -> None:
+    """What is left of a request that the query has not answered: it, or a driver that died meanwhile, may have got far."""
+    asked = f"Taken back: version {request.version or '?'} is not asked for any more."
+    if done:
+        say(
+            f"Taken back, but the mapping of version {request.version} is in force already, as version {left.in_force.number}, "
+            "and stays: the query had not answered yet. To undo that, ask for another version."
+        )
+    elif left.begun is not None:
+        say(
+            f"{asked} But a change to a version {left.begun} has been begun: if it is under way, or the state had been moved when "
+            "the driver ended, it comes into force all the same, in the latter case at the next start."
+        )
+    else:
+        say(asked)
 
 
 def _difference(earlier: Mapping, later: Mapping) -> dict[str, int | float | None]:
