@@ -363,6 +363,27 @@ def test_unions_that_are_right_are_not_told(spark, told):
         assert evenly.explain(frame).apart == ()
 
 
+def test_slots_of_two_mappings_that_meet_without_their_marks_are_told(spark):
+    one, two = _placed(spark, "u"), _rows(spark, "u").transform(evenly.by_key, key="u", instances=3)
+    same = _rows(spark, "u").transform(
+        evenly.by_key, key="u", mapping=evenly.learn_mapping(_rows(spark, "u"), key="u", instances=4)
+    )
+    lists = [it.groupBy("u", "slot").agg(F.collect_list("v").alias("vs")) for it in (two, same)]
+    for other, wrong in zip(lists, (True, False), strict=True):
+        other = other.select(F.col("u").alias("w"), F.col("slot").alias("place"))  # noqa: PLW2901
+        for met in (
+            one.slot.eqNullSafe(other.place),
+            one.slot.cast("long") == other.place.cast("long"),
+            F.struct(one.slot) == F.struct(other.place),
+        ):
+            for copied in (other, F.broadcast(other)):
+                found = evenly.explain(one.join(copied, (one.u == other.w) & met)).apart
+                assert ["misses rows" in it for it in found] == [True] * wrong
+        together = one.groupBy("u", F.col("slot").cast("long")).cogroup(other.groupBy("w", F.col("place").cast("long")))
+        found = evenly.explain(together.applyInPandas(lambda left, _: left[["v"]], "v long")).apart
+        assert ["misses rows" in it for it in found] == [True] * wrong
+
+
 FILTERED = {
     "semi": lambda one, two: one.join(two, ["u", "slot"], "semi"),
     "anti": lambda one, two: one.join(two, ["u", "slot"], "anti"),

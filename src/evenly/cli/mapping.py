@@ -280,8 +280,8 @@ def _say_taken_back(left: _Checkpointed, request: Request, *, done: bool) -> Non
         )
     elif left.begun is not None:
         say(
-            f"{asked} But a change to a version {left.begun} has been begun: if it is under way, or the state had been moved when "
-            "the driver ended, it comes into force all the same, in the latter case at the next start."
+            f"{asked} But a change to a version {left.begun} has been begun: if it is under way, or the state had been moved "
+            "when the driver ended, it comes into force all the same, in the latter case at the next start."
         )
     else:
         say(asked)

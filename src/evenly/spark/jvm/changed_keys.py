@@ -3,6 +3,7 @@
 A slot is a function of the key as it was placed. Keys that become equal later, by `lower` or `fillna`, whether in front of a
 grouping or within it, have different ones, so their rows are in several groups. Columns are followed upwards through the plan
 as it was asked for, from where rows are placed: Spark may shuffle for such a grouping, copy a side of a join, or do neither.
+On the way slots of two mappings are found that meet where they have no mark any more: cast, in a struct, or null-safely.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from evenly.spark.jvm.key_roles import (
 from evenly.spark.jvm.plan_roles import column_name
 from evenly.spark.jvm.plan_texts import texts_of
 from evenly.spark.jvm.shuffled_again import each, is_slot
-from evenly.spark.jvm.slots_apart import compared, equal_pairs, filter_patterns
+from evenly.spark.jvm.slots_apart import SlotsApart, compared, equal_pairs, filter_patterns
 from evenly.spark.keyed.keys import name_parts
 from evenly.spark.placing.slot_mark import MARK
 
@@ -51,6 +52,7 @@ _GROUPS_BY = {
 _COMPARES = ("Join", "Intersect", "Except", "Filter")
 _OWN_NAME = re.compile(r"_w\d+$|_groupingexpression|.*\(")
 """What Spark calls columns that it makes of expressions in a grouping."""
+_OF_STREAM = "of slot "
 _ID = re.compile(r"#(\d+)")
 
 
@@ -70,12 +72,12 @@ class KeyChanged:
         )
 
 
-def keys_changed(df: DataFrame) -> tuple[KeyChanged, ...]:
+def keys_changed(df: DataFrame) -> tuple[KeyChanged | SlotsApart, ...]:
     """What is found in the plan of `df`, each once."""
     return changed_in(df._jdf.queryExecution().analyzed(), filter_patterns(df.sparkSession._jvm))
 
 
-def changed_in(plan: Any, filters: tuple[Any, ...], only: tuple[Any, ...] = ()) -> tuple[KeyChanged, ...]:
+def changed_in(plan: Any, filters: tuple[Any, ...], only: tuple[Any, ...] = ()) -> tuple[KeyChanged | SlotsApart, ...]:
     """The same, for an analyzed plan (a Java object), or of it what has one of the patterns `only`."""
     search = _Search(filters, only)
     search.follow(plan, {})
@@ -99,7 +101,7 @@ class _Search:
     placings: list[_Placing] = field(default_factory=list)
     texts: dict[int, str] = field(default_factory=dict)
     defined: dict[int, list[Roles]] = field(default_factory=dict)
-    found: list[KeyChanged] = field(default_factory=list)
+    found: list[KeyChanged | SlotsApart] = field(default_factory=list)
 
     def follow(self, plan: Any, outer: Columns) -> Columns:
         """The roles of the columns of a plan; `outer` has those of the plan that it is a subquery of."""
@@ -167,12 +169,12 @@ class _Search:
     def _placing(self, slot: Any, output: list[Any]) -> int:
         mark = json.loads(slot.metadata().getString(MARK))
         # A stream's mapping may change: it is that of this slot.
-        mapping = str(mark.get("mapping") or f"of {column_id(slot)}")
+        mapping = str(mark.get("mapping") or f"{_OF_STREAM}{column_id(slot)}")
         key = [[part.lower() for part in name_parts(str(name))] for name in mark["key"]]
         self.placings.append(_Placing(mapping, key, frozenset(map(column_id, output))))
         return len(self.placings) - 1
 
-    def _wrong(self, plan: Any, kind: str, columns: Columns, *, nested: bool) -> Iterator[KeyChanged]:
+    def _wrong(self, plan: Any, kind: str, columns: Columns, *, nested: bool) -> Iterator[KeyChanged | SlotsApart]:
         """What is wrong with what an operator groups or compares by, `nested` in a subquery."""
         if not columns:
             return
@@ -181,6 +183,15 @@ class _Search:
             sides += map(list, zip(*self._met(plan, kind, nested=nested), strict=True))
         for side in sides:
             yield from self._changed(side, columns)
+        for left, right in zip(*sides, strict=True) if len(sides) > 1 else ():
+            pairs = zip(values_in(left, columns), values_in(right, columns), strict=False)
+            if any(self._are_apart(*pair) for pair in pairs):
+                yield SlotsApart(self._called(left), self._called(right), kind != "Join" and kind in _COMPARES and not nested)
+
+    def _are_apart(self, *sides: Roles) -> bool:
+        """Whether two values are slots of different mappings, both known."""
+        one, other = ({self.placings[it.placing].mapping for it in side if it.at == SLOT} for side in sides)
+        return bool(one and other) and not one & other and not any(it.startswith(_OF_STREAM) for it in one | other)
 
     def _met(self, plan: Any, kind: str, *, nested: bool) -> Iterator[tuple[Any, Any]]:
         """The pairs of values that are to be equal where rows meet, each side's values at the same place."""
@@ -205,6 +216,7 @@ class _Search:
                 yield KeyChanged(tuple(dict.fromkeys(name for name, _ in values)), changed)
 
     def _called(self, expression: Any) -> str:
+        expression = expression.e() if kind_of(expression) == "OuterReference" else expression
         if kind_of(expression) not in ("AttributeReference", "Alias"):
             return str(expression.sql())
         name = column_name(expression)

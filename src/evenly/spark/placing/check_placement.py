@@ -48,7 +48,7 @@ def check_placement(df: DataFrame) -> tuple[ShuffledAgain | KeyChanged | SlotsAp
         )
     else:
         plan = executed_plan(df)
-        found = (*keys_changed(df), *shuffled_again(plan), *slots_apart(df, plan), *slots_united(df))
+        found = tuple(dict.fromkeys((*keys_changed(df), *shuffled_again(plan), *slots_apart(df, plan), *slots_united(df))))
     for it in found:
         _LOG.log(logging.WARNING if isinstance(it, ShuffledAgain) else logging.ERROR, "%s", it)
     return found

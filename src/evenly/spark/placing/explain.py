@@ -35,5 +35,5 @@ def explain(df: DataFrame) -> Explanation:
         )
     plan = executed_plan(df)
     again = tuple(map(str, shuffled_again(plan)))
-    wrong = (*keys_changed(df), *slots_apart(df, plan), *slots_united(df))
+    wrong = dict.fromkeys((*keys_changed(df), *slots_apart(df, plan), *slots_united(df)))
     return Explanation(planned_shuffles(df, plan), again, tuple(map(str, wrong)))
