@@ -1,8 +1,8 @@
 """What runs of a job leave for the next ones, as a file: what was learnt, for what, and how it has turned out.
 
-One file is about one question (`Subject`): the rows of these key columns, of these types, over so many instances; the costs by
-these expressions; or the times of groups by these key columns. A run with another question has another file, so jobs that share
-a folder do not undo each other's.
+One file is about one question (`Subject`): the rows of these key columns, of these types, over so many instances, or what they
+weigh by this weight; the costs by these expressions; or the times of groups by these key columns. A run with another question
+has another file, so jobs that share a folder do not undo each other's.
 """
 
 from __future__ import annotations
@@ -44,17 +44,24 @@ class Subject:
       side of a join that have a key), "costs", "times" (of whole groups) and "times-of-parts" (where keys may be split).
     - `columns` and `types`: the key columns in their order; of costs the expressions, which have no types.
     - `instances`: over how many; 0 where that is chosen in each run, and of costs and times, which hold for any number.
+    - `weight`: what a row counts for, a column or an expression as Spark writes it; None of rows that count one each.
     """
 
     use: Use
     columns: tuple[str, ...]
     types: tuple[str, ...] = ()
     instances: int = 0
+    weight: str | None = None
+
+    def content(self) -> dict[str, Any]:
+        """It as plain data: without a weight what releases wrote that knew of none, so that it has the file it had."""
+        told = asdict(self)
+        return {name: value for name, value in told.items() if name != "weight" or value is not None}
 
     @property
     def file_name(self) -> str:
         """The name of its file."""
-        told = json.dumps(asdict(self), sort_keys=True)
+        told = json.dumps(self.content(), sort_keys=True)
         return f"{self.use}-{hashlib.sha256(told.encode()).hexdigest()[:16]}.json"
 
     def __str__(self) -> str:
@@ -64,20 +71,21 @@ class Subject:
         if self.use in ("times", "times-of-parts"):
             return f"{_OF[self.use]} by {typed}"
         over = f"{self.instances} instances" if self.instances else "as many instances as each run chooses"
-        return f"{_OF[self.use]} by {typed} over {over}"
+        weighed = "" if self.weight is None else f" with weight {self.weight}"
+        return f"{_OF[self.use]} by {typed}{weighed} over {over}"
 
     @classmethod
     def from_content(cls, content: dict[str, Any]) -> Self:
-        """What `asdict` made plain data of."""
-        use = content["use"]
+        """What `content` was called on."""
+        use, weight = content["use"], content.get("weight")
         if use not in get_args(Use):
             raise ValueError(f"there is no use {use!r}")
-        return cls(use, tuple(content["columns"]), tuple(content["types"]), int(content["instances"]))
+        return cls(use, tuple(content["columns"]), tuple(content["types"]), int(content["instances"]), None if weight is None else str(weight))
 
 
 @dataclass(frozen=True)
 class PastRun:
-    """A run and how it turned out.
+    """A run and how it turned out. `rows` are those that it carried, or what they weigh where the subject has a weight.
 
     `ended_at` is the time in UTC, `did` what the run did ("learnt", or "kept" what was there) and why; `promised_pct` and
     `carried_pct` are λ of the rows as the mapping had them, and as they came (of costs: None, and λ of the measured work; of
@@ -133,7 +141,7 @@ class Remembered(KeptInFile):
 
     def to_json(self) -> str:
         """All of it as one JSON object with a checksum."""
-        return sealed(asdict(self), kind=FORMAT, version=FORMAT_VERSION)
+        return sealed({**asdict(self), "subject": self.subject.content()}, kind=FORMAT, version=FORMAT_VERSION)
 
     @classmethod
     def from_json(cls, text: str | bytes, *, source: str = "this text") -> Self:

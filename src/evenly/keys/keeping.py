@@ -19,7 +19,8 @@ TIME_DRIFT_PCT = 10.0
 
 @dataclass(frozen=True)
 class Keeping:
-    """Whether to keep a mapping, and why: λ that its loads promised, λ of what was carried, and how many rows that were."""
+    """Whether to keep a mapping, and why: λ that its loads promised, λ of what was carried, and how many rows that were, or
+    what they weigh."""
 
     anew: bool
     why: str
@@ -29,7 +30,13 @@ class Keeping:
 
 
 def keeping(
-    promised: F64, carried: F64, *, told: float | None = None, capacities: F64 | None = None, drift_pct: float = DRIFT_PCT
+    promised: F64,
+    carried: F64,
+    *,
+    told: float | None = None,
+    learnt_on: float | None = None,
+    capacities: F64 | None = None,
+    drift_pct: float = DRIFT_PCT,
 ) -> Keeping:
     """Judge a mapping by a run: `promised` are the loads of its instances when it was learnt, `carried` the rows of the run.
 
@@ -41,7 +48,8 @@ def keeping(
       what is uneven among them (a key that is hotter than an instance) would be so under a fresh mapping too.
 
     Else keys have changed, in either direction, and it is to be learnt anew. `told` is how many rows `carried` was measured on,
-    where that is a sample of them (`Weighed.rows`). Rows like those that it was learnt from are told from others in nine of ten
+    where that is a sample of them, or where rows have weights, of which `promised` and `carried` are sums (`Weighed.rows`);
+    `learnt_on` the same of `promised`. Rows like those that it was learnt from are told from others in nine of ten
     runs even with `drift_pct=0`; and where there are so many rows that chance is below `drift_pct`, λ of a run that leaves it
     kept is at most `drift_pct` above an even spread or above what was promised (`tests/property/test_keeping.py`). Without rows
     nothing is known, and it is kept.
@@ -53,19 +61,20 @@ def keeping(
     rows, known = float(carried.sum()), float(promised.sum())
     promised_pct = imbalance_pct(promised, capacities) if known > 0.0 else 0.0
     if rows <= 0.0:
-        return Keeping(anew=False, why="there were no rows", promised_pct=promised_pct, carried_pct=0.0, rows=0.0)
+        return Keeping(anew=False, why="nothing was carried", promised_pct=promised_pct, carried_pct=0.0, rows=0.0)
     carried_pct = imbalance_pct(carried, capacities)
 
     def judged(why: str, *, anew: bool) -> Keeping:
         return Keeping(anew, why, promised_pct, carried_pct, rows)
 
     even = np.ones(promised.size) if capacities is None else capacities
-    told = rows if told is None else min(told, rows)
+    told = rows if told is None else told
+    learnt_on = known if learnt_on is None else learnt_on
     _, chance_pct = by_chance(Weighed(even, np.inf), told, capacities)
     if carried_pct <= max(chance_pct, drift_pct):
         return judged(f"λ {carried_pct:.1f} %, and chance alone may give {chance_pct:.1f} %", anew=False)
     if known > 0.0:
-        low_pct, high_pct = by_chance(Weighed(promised, known), told, capacities)
+        low_pct, high_pct = by_chance(Weighed(promised, learnt_on), told, capacities)
         if min(low_pct, promised_pct - drift_pct) <= carried_pct <= max(high_pct, promised_pct + drift_pct):
             return judged(f"λ {carried_pct:.1f} %, as promised ({promised_pct:.1f} %)", anew=False)
     return judged(f"λ {carried_pct:.1f} % where {promised_pct:.1f} % were promised", anew=True)

@@ -44,6 +44,7 @@ class Feature(Enum):
     REPARTITION_BY_ID = Needs("DataFrame.repartitionById", since=(4, 1))
     ARROW_UDF = Needs("functions.arrow_udf", since=(4, 1))
     TOP_K = Needs("the aggregate approx_top_k", since=(4, 1))
+    SUMS_BY_KEY = Needs("the aggregate tuple_sketch_agg_double", since=(4, 2))
     TRANSFORM_WITH_STATE = Needs("transformWithState over rows", since=(4, 1))
     PACED_SOURCE = Needs("sources in Python that a query paces", since=(4, 2), classic=True)
     # Spark Connect shows neither plans nor files, and looks at an expression only when something runs.

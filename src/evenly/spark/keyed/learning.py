@@ -52,7 +52,7 @@ from evenly.spark.worker_errors import worker_errors
 _ALL_TAKEN = 5_000
 _MOST_DIVIDED = 32
 _EXACT = 2.0**53
-_LARGEST = 1e100
+LARGEST = 1e100
 """No weight is larger: of sums of squares a double must hold all."""
 _PARTITION_BITS = 33
 """From this bit on `monotonically_increasing_id` has the partition, and below it the row's number there."""
@@ -174,7 +174,7 @@ def _loads(df: DataFrame, names: tuple[str, ...], weight: Weight | None) -> tupl
         return df.select(ids), True
     rows, whole = row_loads(df, [ids], weight)
     number = "cast(load as double)"
-    checked = f"if(coalesce({number} >= 0D and {number} <= {_LARGEST!r}D, false), {number}, -1D) as load"
+    checked = f"if(coalesce({number} >= 0D and {number} <= {LARGEST!r}D, false), {number}, -1D) as load"
     return rows.selectExpr("id", checked), whole
 
 
@@ -291,7 +291,7 @@ def _counted(by_bucket: DataFrame, *, weighted: bool = False, least: int = 0) ->
 
     if weighted and (wrong := int(column("wrong").sum())):
         raise InvalidCost(
-            f"{wrong} rows have a weight that is null, negative, NaN or infinite (above {_LARGEST:g}): give 0 or what is "
+            f"{wrong} rows have a weight that is null, negative, NaN or infinite (above {LARGEST:g}): give 0 or what is "
             "usual there, as in weight=F.coalesce(column, F.lit(0)), or leave such rows out"
         )
     if column(_ROWS).sum() < least:

@@ -19,16 +19,18 @@ from evenly.errors import InvalidParameter, StreamingMismatch
 from evenly.instances import Auto
 from evenly.kernels.types import F64
 from evenly.keys.expectation import Weighed
-from evenly.keys.keeping import keeping
+from evenly.keys.keeping import Keeping, keeping
 from evenly.keys.mapping import Mapping
 from evenly.remembered import PastRun, Subject, Use
 from evenly.spark.jvm.outcomes import await_outcome
 from evenly.spark.keyed.choosing import over_slots
 from evenly.spark.keyed.keys import last_part, type_names
+from evenly.spark.keyed.learning import Weight
 from evenly.spark.placing.mapping_check import check_fit
 from evenly.spark.placing.own_columns import own_name
 from evenly.spark.placing.placement import AT
 from evenly.spark.remembering.store import Begun, Learnt, Store, Where, now
+from evenly.spark.remembering.weighing import LOAD, Weighing, read_sums, sums, unit_of
 
 _LOG = logging.getLogger(__name__)
 _MOST_TOLD = 4_096
@@ -37,7 +39,8 @@ _FIRST_ROWS, _LATER_EVERY = 1 << 15, 16
 _ROW_IN_PARTITION = (1 << 33) - 1
 _TOLD = own_name("told")
 _LEAST_TRACKED = 64
-_handed_out: dict[tuple[str, str], Mapping] = {}
+_handed_out: dict[tuple[str, str], tuple[Mapping, str | None]] = {}
+"""By application and folder the mapping of its slots, and the weight that this balances."""
 _handing_out: defaultdict[tuple[str, str], threading.Lock] = defaultdict(threading.Lock)
 _told_of: set[tuple[str, str, str]] = set()
 
@@ -70,14 +73,17 @@ class KeyMemory(Memory):
     """What is remembered of the rows of a key, in a folder.
 
     From the second call on nothing is read of the input but for its own work: the mapping comes from the folder. The first
-    action on the placed rows counts them by instance, natively and on their way, and `keys.keeping` judges by that whether
-    the next call learns anew. A mapping decides where rows go, never what comes out.
+    action on the placed rows counts them by instance, or weighs them, natively and on their way, and `keys.keeping` judges by
+    that whether the next call learns anew. A mapping decides where rows go, never what comes out.
     """
 
-    def __init__(self, spark: Any, remember: Where, subject: Subject, *, by: str, asked: int | Auto) -> None:
-        self._spark, self._subject, self._asked = spark, subject, asked
+    def __init__(
+        self, spark: Any, remember: Where, subject: Subject, *, by: str, asked: int | Auto, weighing: Weighing | None = None
+    ) -> None:
+        self._spark, self._subject, self._asked, self._by, self._weighing = spark, subject, asked, by, weighing
         self._store = Store(spark, remember, subject, by=by)
         self._begun: Begun | None = None
+        self._learnt_on: float | None = None
 
     def mapping(self, learn: Callable[[], Mapping]) -> Mapping:
         made: list[Mapping] = []
@@ -92,6 +98,8 @@ class KeyMemory(Memory):
             made.append(over_slots(self._spark, self._asked, found) if isinstance(self._asked, Auto) else found)
 
         self._begun = self._store.begun(fresh, usable)
+        # How many rows say what is known of weights, their sum does not tell. Those that were held back are fewer than all.
+        self._learnt_on = None if made[-1].expectation is None else made[-1].expectation.rows
         return made[-1]
 
     def slot_mapping(self, learn: Callable[[], Mapping], names: tuple[str, ...], types: tuple[str, ...]) -> Mapping:
@@ -102,10 +110,12 @@ class KeyMemory(Memory):
         """
         place = (str(self._spark.sparkContext.applicationId), self._store.whole_path)
         with _handing_out[place]:
-            mapping = _handed_out.get(place)
-            if mapping is None:
-                mapping = _handed_out[place] = self.mapping(learn)
+            handed_out = _handed_out.get(place)
+            if handed_out is None:
+                mapping = self.mapping(learn)
+                _handed_out[place] = mapping, self._subject.weight
                 return mapping
+        mapping, weight = handed_out
         try:
             check_fit(mapping, names, types, self._asked)
         except InvalidParameter as error:
@@ -113,12 +123,15 @@ class KeyMemory(Memory):
                 f"{self._store.path} gave slots to rows of this application already, and two sides of a join need those of one "
                 f"mapping. {error}. For rows that are never joined with those, remember= another folder"
             ) from error
-        self._tell_of_other_names(place, mapping.columns, names)
+        self._tell_of_others(place, (mapping.columns, weight), (names, self._subject.weight))
         return mapping
 
-    def _tell_of_other_names(self, place: tuple[str, str], columns: tuple[str, ...], names: tuple[str, ...]) -> None:
-        """Once, that rows by one key go where rows by another one are even: nobody knows whether they are to be joined."""
-        theirs, ours = (", ".join(map(last_part, told)) for told in (columns, names))
+    def _tell_of_others(self, place: tuple[str, str], *balanced: tuple[tuple[str, ...], str | None]) -> None:
+        """Once, that rows go where those by another key, or what these weigh, are even: nobody knows whether they are to be
+        joined."""
+        theirs, ours = (
+            ", ".join(map(last_part, names)) + ("" if weight is None else f" with weight {weight}") for names, weight in balanced
+        )
         if ours.lower() != theirs.lower() and (*place, ours) not in _told_of:
             _told_of.add((*place, ours))
             _LOG.warning(
@@ -136,11 +149,18 @@ class KeyMemory(Memory):
         return True
 
     def observed(self, rows: DataFrame, promised: F64, instance: Column | None = None) -> DataFrame:
-        return rows if self._begun is None else self._told(self._begun, rows, promised, instance).drop(_TOLD)
+        if self._begun is None:
+            return rows
+        if self._weighing is not None:
+            return self._weighed(self._begun, self._weighing, rows, promised, instance).drop(LOAD)
+        return self._told(self._begun, rows, promised, instance).drop(_TOLD)
 
     def placed(self, rows: DataFrame, promised: F64) -> DataFrame:
         if self._begun is None:
             return super().placed(rows, promised)
+        if self._weighing is not None:
+            weighed = self._weighed(self._begun, self._weighing, rows, promised, None)
+            return weighed.repartitionById(promised.size, AT).drop(LOAD, AT)
         told = self._told(self._begun, rows, promised, None)
         # What is told is the instance, or `size` more, and Spark takes either modulo `size`. Because rows are shuffled by it,
         # the column stays with them until then: to leave it out before would be to copy every row once more. (Where `AT` stays,
@@ -150,29 +170,54 @@ class KeyMemory(Memory):
 
     def _told(self, begun: Begun, rows: DataFrame, promised: F64, instance: Column | None) -> DataFrame:
         """`rows` with the column that is counted."""
-        size, name = promised.size, f"evenly_carried_{uuid4().hex}"
+        size, name = promised.size, _observation()
 
         def take(row: Any) -> bool:
             carried = read_counts(row.getString(0), size)
             if carried.empty:
                 return False  # these rows were not computed
-            found = keeping(promised, carried.loads, told=carried.rows)
-            run = PastRun(
-                now(),
-                begun.did,
-                begun.why,
-                found.rows,
-                found.promised_pct,
-                found.carried_pct,
-                anew=found.anew,
-                judged=found.why,
-            )
-            self._store.ended(begun, run)
+            self._judged(begun, keeping(promised, carried.loads, told=carried.rows))
             return True
 
         await_outcome(self._spark, name, take)
         told = with_told(rows, AT if instance is None else instance, size)
         return told.observe(name, counts(size))
+
+    def _weighed(
+        self, begun: Begun, weighing: Weighing, rows: DataFrame, promised: F64, instance: Column | None
+    ) -> DataFrame:
+        """`rows` with the column that is added up."""
+        size, unit, name = promised.size, unit_of(promised), _observation()
+
+        def take(row: Any) -> bool:
+            found = read_sums(row, size, unit)
+            if found is None:
+                return False
+            if found.wrong:
+                _LOG.warning(
+                    "%s: %d rows had a weight (%s) that is null, negative, NaN or infinite: they counted for nothing, and where "
+                    "it is learnt anew they are refused. Give 0 or what is usual there",
+                    self._by,
+                    found.wrong,
+                    weighing.text,
+                )
+            carried = found.weighed
+            learnt_on = carried.rows if self._learnt_on is None else self._learnt_on
+            self._judged(begun, keeping(promised, carried.loads, told=carried.rows, learnt_on=learnt_on))
+            return True
+
+        await_outcome(self._spark, name, take)
+        return weighing.loaded(rows, unit).observe(name, *sums(AT if instance is None else instance, size))
+
+    def _judged(self, begun: Begun, found: Keeping) -> None:
+        run = PastRun(
+            now(), begun.did, begun.why, found.rows, found.promised_pct, found.carried_pct, anew=found.anew, judged=found.why
+        )
+        self._store.ended(begun, run)
+
+
+def _observation() -> str:
+    return f"evenly_carried_{uuid4().hex}"
 
 
 def memory(
@@ -183,20 +228,14 @@ def memory(
     *,
     mapping: object,
     by: str,
-    weight: object = None,
+    weight: Weight | None = None,
     use: Use = "rows",
 ) -> Memory:
     """What a call remembers of the rows of `df` by the key columns `names`."""
-    if remember is not None and weight is not None:
-        raise InvalidParameter(
-            "remember= follows how many rows each instance gets, and weight= evens out something else: give one of them, or "
-            "keep what learn_mapping(..., weight=) gives yourself (save, mapping=)"
-        )
-    return (
-        Memory()
-        if remember is None
-        else key_memory(df, remember, names, type_names(df, names), instances, mapping=mapping, by=by, use=use)
-    )
+    if remember is None:
+        return Memory()
+    types = type_names(df, names)
+    return key_memory(df, remember, names, types, instances, mapping=mapping, by=by, weight=weight, use=use)
 
 
 def key_memory(
@@ -208,6 +247,7 @@ def key_memory(
     *,
     mapping: object,
     by: str,
+    weight: Weight | None = None,
     use: Use = "rows",
 ) -> KeyMemory:
     """The same, for key columns that are hashed in these types."""
@@ -219,7 +259,9 @@ def key_memory(
             "stream_by_key, which keeps the mapping beside the checkpoint"
         )
     number = 0 if isinstance(instances, Auto) else instances
-    return KeyMemory(df.sparkSession, remember, Subject(use, names, types, number), by=by, asked=instances)
+    weighing = None if weight is None else Weighing.of(df, weight, by=by)
+    subject = Subject(use, names, types, number, None if weighing is None else weighing.text)
+    return KeyMemory(df.sparkSession, remember, subject, by=by, asked=instances, weighing=weighing)
 
 
 def with_told(rows: DataFrame, instance: Column | str, size: int) -> DataFrame:

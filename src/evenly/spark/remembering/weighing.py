@@ -1,0 +1,123 @@
+"""What the rows of a run weigh to each instance, as native aggregates on their way."""
+
+from __future__ import annotations
+
+import base64
+import math
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from evenly.kernels.types import F64
+from evenly.keys.expectation import Weighed
+from evenly.sketches.tuple_sums import tuple_sums
+from evenly.spark.features import Feature, require
+from evenly.spark.keyed.keys import column_name
+from evenly.spark.keyed.learning import LARGEST, Weight, row_loads
+from evenly.spark.placing.own_columns import own_name
+
+LOAD = own_name("load")
+_LEAST_PLACES, _MOST_PLACES = 4, 26
+_SMALLEST_UNIT = 1e-307
+"""What a double can be divided by without loss."""
+_LARGEST_SUM = 1e200
+_SHOWN = re.compile(r"Column<'(.*)'>", re.DOTALL)
+_BOUND = re.compile(r"(?:\(([^()]*)\)|(\b\w+)) ->")
+_NUMBER = re.compile(r"_\d+$")
+_JAVA_OBJECT = re.compile(r"\[L[\w.]+;@[0-9a-f]+")
+
+
+@dataclass(frozen=True)
+class Sums:
+    """What was weighed: each instance's sum, and how many rows have a weight that is none. They count for nothing."""
+
+    weighed: Weighed
+    wrong: int
+
+
+@dataclass(frozen=True)
+class Weighing:
+    """A weight that was checked against the rows: how to weigh them by it, and what it is called in a file."""
+
+    weight: Weight
+    given: Column
+    text: str
+
+    @classmethod
+    def of(cls, df: DataFrame, weight: Weight, *, by: str) -> Weighing:
+        """What is no number of each row of `df` is refused, also where nothing has to be learnt."""
+        require(
+            df.sparkSession,
+            Feature.SUMS_BY_KEY,
+            by=f"remember= with weight= of {by}",
+            remedy="Learn once, learn_mapping(..., weight=...).save(path), and give mapping=Mapping.load(path)",
+        )
+        row_loads(df, [], weight)
+        if isinstance(weight, str):
+            name = column_name(df, weight)
+            return cls(weight, F.col(name), name)
+        return cls(weight, weight, text_of(weight))
+
+    def loaded(self, rows: DataFrame, unit: float) -> DataFrame:
+        """`rows` with the column `LOAD`: what a row weighs in `unit`s, null where that is no weight, as learning has it."""
+        number = rows.withColumn(LOAD, F.coalesce(self.given).cast("double"))
+        return number.withColumn(LOAD, F.expr(f"if({LOAD} >= 0D and {LOAD} <= {LARGEST!r}D, {LOAD} / {unit!r}D, null)"))
+
+
+def text_of(weight: Column) -> str:
+    """An expression as Spark writes it, the same in every session.
+
+    Spark numbers the variables of functions within an expression through a session, and shows where in Java a function of
+    Python's is.
+    """
+    shown = _SHOWN.fullmatch(str(weight))
+    text = _JAVA_OBJECT.sub("", str(weight) if shown is None else shown.group(1))
+    bound = [name.strip() for several, one in _BOUND.findall(text) for name in (several or one).split(",")]
+    for at, name in enumerate(dict.fromkeys(bound)):
+        text = re.sub(rf"\b{re.escape(name)}\b", f"{_NUMBER.sub('', name)}_{at}", text)
+    return text
+
+
+def unit_of(promised: F64) -> float:
+    """What to weigh in: all that was promised, so that squares of weights are numbers, however large or small they are."""
+    total = float(promised.sum())
+    return total if total >= _SMALLEST_UNIT else 1.0
+
+
+def sums(instance: Column | str, size: int) -> tuple[Column, Column]:
+    """Native aggregates of rows that have `LOAD`: its sum for each instance, with wrong ones as an instance of their own, and
+    that of its squares. All rows are added up, and exactly: there is a place for every instance."""
+    places = min(max(_LEAST_PLACES, size.bit_length()), _MOST_PLACES)
+    at = F.expr(instance) if isinstance(instance, str) else instance
+    key = F.call_function("if", F.expr(f"{LOAD} is null"), F.lit(size), at)
+    by_instance = F.call_function("tuple_sketch_agg_double", key, F.expr(f"nvl({LOAD}, 1D)"), F.lit(places))
+    return F.base64(by_instance).alias("by_instance"), F.expr(f"sum({LOAD} * {LOAD}) as squares")
+
+
+def read_sums(row: Any, size: int, unit: float) -> Sums | None:
+    """What `sums` gave, in a Row of Java or of Python; None where no rows were computed."""
+    by_instance, squares = (row[at] if isinstance(row, tuple) else row.get(at) for at in range(2))
+    found, there = tuple_sums(base64.b64decode(by_instance or ""), size + 1)
+    if not there.any():
+        return None
+    loads = np.minimum(found[:size], _LARGEST_SUM)
+    rows = max(_least_rows(loads), _rows(float(loads.sum()), 0.0 if squares is None else float(squares)))
+    return Sums(Weighed(loads * unit, rows), int(found[size]))
+
+
+def _rows(total: float, squares: float) -> float:
+    """How many rows of one weight say as much as these; 0 where the squares are no numbers any more."""
+    return total / squares * total if 0.0 < squares < math.inf else 0.0
+
+
+def _least_rows(loads: F64) -> float:
+    """As many they are at the least, however unequal they may be: as many as if an instance had one row."""
+    most = float(loads.max(initial=0.0))
+    if most == 0.0:
+        return 0.0
+    shares = loads / most
+    return float(shares.sum() ** 2 / np.square(shares).sum())
