@@ -4,10 +4,10 @@ python benchmarks/remember.py [FOLDER] [--sizes 2000000,10000000,30000000] [--in
                               [--parts jobs,costs,drifts] [--ways given,remembered,learnt] [--json]
 
 A job computes so many rows, places them by key, sorts each instance and throws the rows away: no Python, so whatever the
-bookkeeping takes shows. It ends when all that it writes down is written. The ways take turns, another one first in each round;
-told are medians of the ratios of each round to the job that was given its mapping, where they truly lie with 90 %, and the same
-of the cpu time of the driver's Python and Java (which are all there is). So for costs: a cheap function of each row, dealt by a
-model that is given, remembered, or not known.
+bookkeeping takes shows; what is remembered of "weighed" rows is what they weigh. It ends when all that it writes down is
+written. The ways take turns, another one first in each round; told are medians of the ratios of each round to the job that was
+given its mapping, where they truly lie with 90 %, and the same of the cpu time of the driver's Python and Java (which are all
+there is). So for costs: a cheap function of each row, dealt by a model that is given, remembered, or not known.
 
 Then, for every recorded stream in FOLDER (and one that is made here), a mapping is remembered of the first part of it, and
 three runs follow with the last part: λ of what they carried, beside that of a fresh mapping.
@@ -125,7 +125,12 @@ def whole_jobs(
 ) -> Iterator[dict[str, object]]:
     df = zipf_rows(spark, rows)
     mapping = evenly.learn_mapping(df, key="key", instances=instances)
-    hows: dict[str, dict[str, object]] = {"given": {"mapping": mapping}, "remembered": {"remember": folder}, "learnt": {}}
+    hows: dict[str, dict[str, object]] = {
+        "given": {"mapping": mapping},
+        "remembered": {"remember": folder},
+        "weighed": {"remember": folder, "weight": "value"},
+        "learnt": {},
+    }
     jobs: Jobs = {name: partial(key_job, df, instances, hows[name]) for name in hows if name in names}
     yield from in_turn(spark, "job", rows, rounds, jobs)
 
@@ -187,7 +192,7 @@ def main() -> None:
     parser.add_argument("--instances", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--parts", default="jobs,costs,drifts")
-    parser.add_argument("--ways", default="given,remembered,learnt")
+    parser.add_argument("--ways", default="given,remembered,weighed,learnt")
     given = parser.parse_args()
     spark = local_session("remember", slots=2, memory="3g", settings={"spark.sql.adaptive.enabled": "false"})
     say: Callable[[str], object] = (lambda _: None) if given.json else (lambda text: print(text, flush=True))

@@ -1,6 +1,7 @@
 """What runs of a job leave for the next ones, as a file: what was learnt, for what, and how it has turned out.
 
 One file is about one question (`Subject`): the rows of these key columns, of these types, over so many instances, or what they
+One file is about one question (`Subject`): the rows of these key columns, of these types, over so many instances, or what they
 weigh by this weight; the costs by these expressions; or the times of groups by these key columns. A run with another question
 has another file, so jobs that share a folder do not undo each other's.
 """
@@ -80,7 +81,13 @@ class Subject:
         use, weight = content["use"], content.get("weight")
         if use not in get_args(Use):
             raise ValueError(f"there is no use {use!r}")
-        return cls(use, tuple(content["columns"]), tuple(content["types"]), int(content["instances"]), None if weight is None else str(weight))
+        return cls(
+            use,
+            tuple(content["columns"]),
+            tuple(content["types"]),
+            int(content["instances"]),
+            None if weight is None else str(weight),
+        )
 
 
 @dataclass(frozen=True)

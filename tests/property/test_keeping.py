@@ -63,6 +63,19 @@ def test_many_rows_are_off_by_the_threshold_at_most(size, seed, more_pct):
     assert not keeping(promised, moved, told=1.0).anew
 
 
+@settings(max_examples=60, deadline=None)
+@given(st.integers(2, 64), st.integers(0, 2**32 - 1), st.integers(-300, 90), st.integers(-300, 90), st.floats(1.0, 1e6))
+def test_of_weights_the_unit_decides_nothing(size, seed, promised_in, carried_in, told):
+    draw = np.random.default_rng(seed)
+    promised, carried = draw.random(size) ** 2.0 * 1_000.0, draw.random(size) ** 2.0 * 1_000.0
+    one = keeping(promised, carried, told=told, learnt_on=told)
+    other = keeping(promised * 10.0**promised_in, carried * 10.0**carried_in, told=told, learnt_on=told)
+    assert other.anew == one.anew
+    assert other.carried_pct == pytest.approx(one.carried_pct)
+    # What was learnt on few rows promises less.
+    assert one.anew or not keeping(promised, carried, told=told, learnt_on=1.0).anew
+
+
 def test_a_key_that_was_too_hot_and_still_is_leaves_it_and_one_that_cooled_does_not():
     hot = np.array([50_000.0, 10_000, 10_000, 10_000])
     assert not keeping(hot, hot).anew

@@ -16,6 +16,17 @@ USERS = Remembered(
 COSTS = Remembered(Subject("costs", ()), "{}", "b", "2026-01-01T00:00:00+00:00", "nothing was remembered")
 
 
+@pytest.mark.parametrize(("carried", "shown"), [(1_234_567.0, "1,235,000"), (0.125, "0.125"), (3e-30, "3e-30")])
+def test_it_tells_the_weight_and_what_rows_weighed(monkeypatch, capsys, tmp_path, carried, shown):
+    weighed = replace(USERS, subject=replace(USERS.subject, weight="length(text)"))
+    weighed.after(replace(RUN, rows=carried)).save(tmp_path / weighed.subject.file_name)
+    for command in ("list", "show"):
+        assert "with weight length(text)" in " ".join(told(monkeypatch, capsys, "remember", command, tmp_path)[1].split())
+    assert shown in told(monkeypatch, capsys, "remember", "show", tmp_path)[1]
+    memory, run = documented_json.check(told(monkeypatch, capsys, "remember", "show", tmp_path, "--json")[1])["results"]
+    assert (memory["weight"], run["rows"]) == ("length(text)", carried)
+
+
 @pytest.fixture
 def folder(tmp_path):
     (tmp_path / "users").mkdir()
@@ -35,7 +46,7 @@ def test_it_lists_what_is_there(monkeypatch, capsys, folder):
     code, out, _ = told(monkeypatch, capsys, "remember", "list", f"file://{folder}", "--json")
     found = documented_json.check(out)["results"]
     assert [it["file"].split("-")[0] for it in found] == ["costs", "join", "rows"]
-    assert found[2]["anew"] == RUN.judged
+    assert (found[2]["anew"], found[2]["weight"]) == (RUN.judged, None)
 
 
 def test_it_shows_the_runs(monkeypatch, capsys, folder):

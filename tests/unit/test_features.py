@@ -34,6 +34,7 @@ def test_a_version_is_of_a_release(version, is_of):
         (Feature.TO_ARROW, DataFrame.toArrow),
         (Feature.REPARTITION_BY_ID, DataFrame.repartitionById),
         (Feature.ARROW_UDF, F.arrow_udf),
+        (Feature.SUMS_BY_KEY, F.tuple_sketch_agg_double),
     ],
 )
 def test_the_table_says_what_pyspark_says_of_its_public_functions(feature, public):

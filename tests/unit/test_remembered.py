@@ -1,5 +1,6 @@
 """The file of what runs leave for the next ones."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -35,13 +36,27 @@ def test_another_question_has_another_file():
         replace(SUBJECT, instances=9),
         replace(SUBJECT, use="times"),
         replace(SUBJECT, use="times-of-parts"),
+        replace(SUBJECT, weight="size"),
+        replace(SUBJECT, weight="length(text)"),
     ]
     names = {it.file_name for it in (SUBJECT, *others)}
-    assert len(names) == 8
+    assert len(names) == 10
     assert all(map(is_memory, names))
     assert not is_memory("rows-users.json")
     assert str(SUBJECT) == "rows by user string, `a.b` int over 8 instances"
     assert str(Subject("costs", ())) == "costs by the column that tells them best"
+
+
+def test_without_a_weight_it_is_what_releases_wrote_that_knew_of_none():
+    told = json.loads(KEPT.to_json())
+    assert "weight" not in told["subject"]
+    assert SUBJECT.file_name == "rows-ac0dc8ab910fcd68.json"  # which they read, and this one theirs
+
+
+def test_a_weight_is_read_back():
+    told = replace(KEPT, subject=replace(SUBJECT, weight="length(`a.b`)"))
+    assert Remembered.from_json(told.to_json()) == told
+    assert str(told.subject) == "rows by user string, `a.b` int with weight length(`a.b`) over 8 instances"
 
 
 @pytest.mark.parametrize(

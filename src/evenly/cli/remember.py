@@ -14,6 +14,7 @@ from evenly.cli.options import Json
 from evenly.cli.output import note, print_json, print_table, say
 from evenly.errors import EvenlyError, UnwritableFile
 from evenly.files import read_whole
+from evenly.numbers import plain
 from evenly.remembered import MOST_BYTES, PastRun, Remembered, is_memory
 
 app = typer.Typer(
@@ -35,7 +36,7 @@ class _Found:
 
 @app.command("list")
 def list_command(folder: _Folder, json: Json = False) -> None:
-    """List what is remembered in a folder and in the folders in it: of which key, over how many instances, and its last λ."""
+    """List what is remembered in a folder and in the folders in it: of which key and weight, over how many instances, and λ."""
     found = list(_found(_local(folder)))
     if json:
         print_json("remember list", {"path": folder}, [_memory(it) for it in found])
@@ -66,12 +67,20 @@ def show_command(folder: _Folder, json: Json = False) -> None:
             continue
         say((str(kept.subject), "bold"), f" ({it.path})")
         say(f"Learnt at {kept.learnt_at}: {kept.why}. {_next(kept)}.")
+        weight = kept.subject.weight
         if kept.runs:
             lines = [
-                (run.ended_at, run.did, f"{run.rows:,.0f}", _pct(run.promised_pct), _pct(run.carried_pct), run.judged)
+                (
+                    run.ended_at,
+                    run.did,
+                    plain(run.rows, 4) if weight else f"{run.rows:,.0f}",
+                    _pct(run.promised_pct),
+                    _pct(run.carried_pct),
+                    run.judged,
+                )
                 for run in kept.runs
             ]
-            headings = ("run ended at", "mapping", "rows", "λ promised", "λ carried", "judged")
+            headings = ("run ended at", "mapping", "weight" if weight else "rows", "λ promised", "λ carried", "judged")
             print_table(headings, lines, left=(0, 1, 5), folded=5)
 
 
@@ -129,6 +138,7 @@ def _memory(found: _Found) -> dict[str, object]:
         "key": ", ".join(kept.subject.columns),
         "types": ", ".join(kept.subject.types),
         "instances": kept.subject.instances,
+        "weight": kept.subject.weight,
         "learnt_at": kept.learnt_at,
         "why": kept.why,
         "anew": kept.anew,
@@ -144,7 +154,7 @@ def _run(found: _Found, run: PastRun) -> dict[str, object]:
         "ended_at": run.ended_at,
         "did": run.did,
         "why": run.why,
-        "rows": int(run.rows),
+        "rows": int(run.rows) if run.rows.is_integer() else run.rows,
         "promised_pct": run.promised_pct,
         "carried_pct": run.carried_pct,
         "judged": run.judged,

@@ -50,7 +50,7 @@ def key_hashes(keys: int) -> U64:
 
 
 def _entries(image: bytes) -> np.ndarray[tuple[int], np.dtype[np.void]]:
-    if len(image) < 8 or (image[1], image[2], image[3]) != (_SERIAL_VERSION, _FAMILY, _COMPACT):  # noqa: PLR2004 - one word
+    if len(image) < 8 or (image[1], image[2], image[3]) != (_SERIAL_VERSION, _FAMILY, _COMPACT):
         raise DamagedData(f"no sketch of sums by key: it begins with {image[:8].hex()}")
     words, empty = image[0], bool(image[5] & _EMPTY)
     if words not in (_ALONE, _SEVERAL):

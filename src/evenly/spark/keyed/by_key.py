@@ -60,12 +60,13 @@ def by_key(
     `learn_mapping`). Give `fit_on=` a smaller or an earlier DataFrame with the same key columns to learn from that
     instead, or `mapping=` to skip learning. Cache `df` if it is costly to compute. `weight=` is what a row counts for where
     instances are to have the same of something else than rows: a column of numbers by its name (of `fit_on`, if that is given),
-    or an expression such as `F.length("text")`. One that is null, negative, NaN or infinite is refused.
+    or an expression such as `F.length("text")`. One that is null, negative, NaN or infinite is refused where it is learnt.
 
     `remember` is a folder on any path that Spark can write to, or a name below the folder of the setting
     `spark.evenly.remember`: the first run learns and writes the mapping there, later ones read it and place at once. What each
-    instance then gets is counted on the way, and where λ has drifted from what was promised the next run learns anew (see
-    docs/keys.md). It never changes a result, and nothing that is wrong with the folder stops a job.
+    instance then gets is counted on the way (with `weight` weighed, which needs Spark 4.2), and where λ has drifted from what
+    was promised the next run learns anew (see docs/keys.md). It never changes a result, and nothing that is wrong with the
+    folder stops a job.
     An application has one mapping for all slots of a folder, so both sides of a join may name it; what drifts is learnt anew by
     the next application. (With `slot=None`, and in all other calls, by the next call.)
 

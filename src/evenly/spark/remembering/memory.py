@@ -130,7 +130,8 @@ class KeyMemory(Memory):
         """Once, that rows go where those by another key, or what these weigh, are even: nobody knows whether they are to be
         joined."""
         theirs, ours = (
-            ", ".join(map(last_part, names)) + ("" if weight is None else f" with weight {weight}") for names, weight in balanced
+            ", ".join(map(last_part, names)) + ("" if weight is None else f" with weight {weight}")
+            for names, weight in balanced
         )
         if ours.lower() != theirs.lower() and (*place, ours) not in _told_of:
             _told_of.add((*place, ours))
@@ -183,9 +184,7 @@ class KeyMemory(Memory):
         told = with_told(rows, AT if instance is None else instance, size)
         return told.observe(name, counts(size))
 
-    def _weighed(
-        self, begun: Begun, weighing: Weighing, rows: DataFrame, promised: F64, instance: Column | None
-    ) -> DataFrame:
+    def _weighed(self, begun: Begun, weighing: Weighing, rows: DataFrame, promised: F64, instance: Column | None) -> DataFrame:
         """`rows` with the column that is added up."""
         size, unit, name = promised.size, unit_of(promised), _observation()
 
@@ -195,8 +194,8 @@ class KeyMemory(Memory):
                 return False
             if found.wrong:
                 _LOG.warning(
-                    "%s: %d rows had a weight (%s) that is null, negative, NaN or infinite: they counted for nothing, and where "
-                    "it is learnt anew they are refused. Give 0 or what is usual there",
+                    "%s: %d rows had a weight (%s) that is null, negative, NaN or infinite: they counted for nothing, and a "
+                    "run that learns refuses them. Give 0 or what is usual there",
                     self._by,
                     found.wrong,
                     weighing.text,

@@ -12,6 +12,7 @@ import numpy as np
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from evenly.errors import UnknownColumn
 from evenly.kernels.types import F64
 from evenly.keys.expectation import Weighed
 from evenly.sketches.tuple_sums import tuple_sums
@@ -43,7 +44,6 @@ class Sums:
 class Weighing:
     """A weight that was checked against the rows: how to weigh them by it, and what it is called in a file."""
 
-    weight: Weight
     given: Column
     text: str
 
@@ -56,11 +56,16 @@ class Weighing:
             by=f"remember= with weight= of {by}",
             remedy="Learn once, learn_mapping(..., weight=...).save(path), and give mapping=Mapping.load(path)",
         )
-        row_loads(df, [], weight)
+        try:
+            row_loads(df, [], weight)
+        except UnknownColumn as error:
+            raise UnknownColumn(
+                f"{error}. With remember= every run weighs df itself, also where fit_on= is learnt from"
+            ) from error
         if isinstance(weight, str):
             name = column_name(df, weight)
-            return cls(weight, F.col(name), name)
-        return cls(weight, weight, text_of(weight))
+            return cls(F.col(name), name)
+        return cls(weight, text_of(weight))
 
     def loaded(self, rows: DataFrame, unit: float) -> DataFrame:
         """`rows` with the column `LOAD`: what a row weighs in `unit`s, null where that is no weight, as learning has it."""
@@ -83,9 +88,10 @@ def text_of(weight: Column) -> str:
 
 
 def unit_of(promised: F64) -> float:
-    """What to weigh in: all that was promised, so that squares of weights are numbers, however large or small they are."""
+    """What to weigh in: about all that was promised, so that squares of weights are numbers, however large or small they are;
+    as a power of two, so that a sum of whole weights stays whole."""
     total = float(promised.sum())
-    return total if total >= _SMALLEST_UNIT else 1.0
+    return math.ldexp(1.0, math.frexp(total)[1]) if total >= _SMALLEST_UNIT else 1.0
 
 
 def sums(instance: Column | str, size: int) -> tuple[Column, Column]:
