@@ -235,14 +235,14 @@ def test_slots_of_a_folder_are_of_one_mapping_whatever_is_weighed(rows, learning
 def test_rows_are_weighed_by_instance(spark, instances):
     frame = spark.range(0, 20_000, 1, 5).selectExpr(f"cast(pow(id, 1.5) % {instances} as int) as at", "id as v")
     frame = frame.withColumn("w", F.expr(WRONG))
-    weighed = Weighing.of(frame, "w", by="by_key").loaded(frame, 3e-7)
-    found = read_sums(weighed.agg(*sums("at", instances)).first(), instances, 3e-7)
+    weighed = Weighing.of(frame, "w", by="by_key").loaded(frame, "at", instances, 3e-7)
+    found = read_sums(weighed.agg(*sums(instances)).first(), instances, 3e-7)
     right = frame.where("v % 7 not in (1, 2, 3, 4)").toPandas()
     wanted = np.bincount(right["at"], weights=right["w"], minlength=instances)
     assert found.weighed.loads == pytest.approx(wanted)
     assert found.weighed.rows == pytest.approx(right["w"].sum() ** 2 / (right["w"] ** 2).sum())
     assert found.wrong == 20_000 - len(right)
-    assert read_sums(weighed.where("false").agg(*sums("at", instances)).first(), instances, 3e-7) is None
+    assert read_sums(weighed.where("false").agg(*sums(instances)).first(), instances, 3e-7) is None
 
 
 @pytest.mark.usefixtures("spark")

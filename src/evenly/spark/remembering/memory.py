@@ -30,7 +30,7 @@ from evenly.spark.placing.mapping_check import check_fit
 from evenly.spark.placing.own_columns import own_name
 from evenly.spark.placing.placement import AT
 from evenly.spark.remembering.store import Begun, Learnt, Store, Where, now
-from evenly.spark.remembering.weighing import LOAD, Weighing, read_sums, sums, unit_of
+from evenly.spark.remembering.weighing import LOAD, WEIGHED_AT, Weighing, read_sums, sums, unit_of
 
 _LOG = logging.getLogger(__name__)
 _MOST_TOLD = 4_096
@@ -153,15 +153,15 @@ class KeyMemory(Memory):
         if self._begun is None:
             return rows
         if self._weighing is not None:
-            return self._weighed(self._begun, self._weighing, rows, promised, instance).drop(LOAD)
+            return self._weighed(self._begun, self._weighing, rows, promised, instance).drop(LOAD, WEIGHED_AT)
         return self._told(self._begun, rows, promised, instance).drop(_TOLD)
 
     def placed(self, rows: DataFrame, promised: F64) -> DataFrame:
         if self._begun is None:
             return super().placed(rows, promised)
         if self._weighing is not None:
-            weighed = self._weighed(self._begun, self._weighing, rows, promised, None)
-            return weighed.repartitionById(promised.size, AT).drop(LOAD, AT)
+            weighed = self._weighed(self._begun, self._weighing, rows, promised, None, left_out=(AT,))
+            return weighed.repartitionById(promised.size, WEIGHED_AT).drop(LOAD, WEIGHED_AT)  # as below
         told = self._told(self._begun, rows, promised, None)
         # What is told is the instance, or `size` more, and Spark takes either modulo `size`. Because rows are shuffled by it,
         # the column stays with them until then: to leave it out before would be to copy every row once more. (Where `AT` stays,
@@ -184,8 +184,16 @@ class KeyMemory(Memory):
         told = with_told(rows, AT if instance is None else instance, size)
         return told.observe(name, counts(size))
 
-    def _weighed(self, begun: Begun, weighing: Weighing, rows: DataFrame, promised: F64, instance: Column | None) -> DataFrame:
-        """`rows` with the column that is added up."""
+    def _weighed(
+        self,
+        begun: Begun,
+        weighing: Weighing,
+        rows: DataFrame,
+        promised: F64,
+        instance: Column | None,
+        left_out: tuple[str, ...] = (),
+    ) -> DataFrame:
+        """`rows` with the columns that are added up."""
         size, unit, name = promised.size, unit_of(promised), _observation()
 
         def take(row: Any) -> bool:
@@ -206,7 +214,8 @@ class KeyMemory(Memory):
             return True
 
         await_outcome(self._spark, name, take)
-        return weighing.loaded(rows, unit).observe(name, *sums(AT if instance is None else instance, size))
+        loaded = weighing.loaded(rows, AT if instance is None else instance, size, unit)
+        return (loaded.drop(*left_out) if left_out else loaded).observe(name, *sums(size))
 
     def _judged(self, begun: Begun, found: Keeping) -> None:
         run = PastRun(

@@ -21,7 +21,9 @@ from evenly.spark.keyed.keys import column_name
 from evenly.spark.keyed.learning import LARGEST, Weight, row_loads
 from evenly.spark.placing.own_columns import own_name
 
-LOAD = own_name("load")
+LOAD, WEIGHED_AT = own_name("load"), own_name("weighed_at")
+_WRONG = 2.0**-400
+"""What a row counts for whose weight is none, among its like alone: its square is nothing beside those of the others."""
 _LEAST_PLACES, _MOST_PLACES = 4, 26
 _SMALLEST_UNIT = 1e-307
 """What a double can be divided by without loss."""
@@ -67,10 +69,19 @@ class Weighing:
             return cls(F.col(name), name)
         return cls(weight, text_of(weight))
 
-    def loaded(self, rows: DataFrame, unit: float) -> DataFrame:
-        """`rows` with the column `LOAD`: what a row weighs in `unit`s, null where that is no weight, as learning has it."""
+    def loaded(self, rows: DataFrame, instance: Column | str, size: int, unit: float) -> DataFrame:
+        """`rows` with the columns `LOAD`, what a row weighs in `unit`s, and `WEIGHED_AT`: its instance, or `size` more if its
+        weight is none, as learning has it. `sums` adds these up. They are columns, for an aggregate of observed rows is no
+        generated code: each step that it takes by itself takes ten times as long."""
+        right = F.expr(f"nvl({LOAD} >= 0D and {LOAD} <= {LARGEST!r}D, false)")
+        at = F.expr(instance) if isinstance(instance, str) else instance
         number = rows.withColumn(LOAD, F.coalesce(self.given).cast("double"))
-        return number.withColumn(LOAD, F.expr(f"if({LOAD} >= 0D and {LOAD} <= {LARGEST!r}D, {LOAD} / {unit!r}D, null)"))
+        return number.withColumns(
+            {
+                WEIGHED_AT: F.call_function("if", right, at, at + F.lit(size)),
+                LOAD: F.call_function("if", right, F.expr(f"{LOAD} / {unit!r}D"), F.lit(_WRONG)),
+            }
+        )
 
 
 def text_of(weight: Column) -> str:
@@ -94,25 +105,23 @@ def unit_of(promised: F64) -> float:
     return math.ldexp(1.0, math.frexp(total)[1]) if total >= _SMALLEST_UNIT else 1.0
 
 
-def sums(instance: Column | str, size: int) -> tuple[Column, Column]:
-    """Native aggregates of rows that have `LOAD`: its sum for each instance, with wrong ones as an instance of their own, and
-    that of its squares. All rows are added up, and exactly: there is a place for every instance."""
-    places = min(max(_LEAST_PLACES, size.bit_length()), _MOST_PLACES)
-    at = F.expr(instance) if isinstance(instance, str) else instance
-    key = F.call_function("if", F.expr(f"{LOAD} is null"), F.lit(size), at)
-    by_instance = F.call_function("tuple_sketch_agg_double", key, F.expr(f"nvl({LOAD}, 1D)"), F.lit(places))
-    return F.base64(by_instance).alias("by_instance"), F.expr(f"sum({LOAD} * {LOAD}) as squares")
+def sums(size: int) -> tuple[Column, Column]:
+    """Native aggregates of rows that have `LOAD`: its sum for each instance, wrong ones apart, and that of squares. All rows
+    are added up, and exactly: there is a place for every instance."""
+    places = min(max(_LEAST_PLACES, (2 * size - 1).bit_length()), _MOST_PLACES)
+    by_instance = f"base64(tuple_sketch_agg_double({WEIGHED_AT}, {LOAD}, {places})) as by_instance"
+    return F.expr(by_instance), F.expr(f"sum({LOAD} * {LOAD}) as squares")
 
 
 def read_sums(row: Any, size: int, unit: float) -> Sums | None:
     """What `sums` gave, in a Row of Java or of Python; None where no rows were computed."""
     by_instance, squares = (row[at] if isinstance(row, tuple) else row.get(at) for at in range(2))
-    found, there = tuple_sums(base64.b64decode(by_instance or ""), size + 1)
+    found, there = tuple_sums(base64.b64decode(by_instance or ""), 2 * size)
     if not there.any():
         return None
     loads = np.minimum(found[:size], _LARGEST_SUM)
     rows = max(_least_rows(loads), _rows(float(loads.sum()), 0.0 if squares is None else float(squares)))
-    return Sums(Weighed(loads * unit, rows), int(found[size]))
+    return Sums(Weighed(loads * unit, rows), int(found[size:].sum() / _WRONG))
 
 
 def _rows(total: float, squares: float) -> float:
