@@ -3,12 +3,9 @@
 import json
 import logging
 import sys
-import time
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 from pyspark import cloudpickle
@@ -17,15 +14,15 @@ from pyspark.sql import functions as F
 import evenly
 from evenly.errors import InvalidParameter
 from evenly.keys import keeping
-from evenly.keys.dkg import DKG
+from evenly.keys.keeping import Keeping
 from evenly.remembered import Remembered
 from evenly.spark.jvm.outcomes import settle
 from evenly.spark.keyed import group_learning
+from evenly.spark.remembering import times
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import tests
 
 SCHEMA = "user int, n long"
-SLOW_S = 1.0
 
 
 @pytest.fixture
@@ -56,11 +53,6 @@ def rows(spark):
 
 def size(key, group):
     return pd.DataFrame({"user": [key[0]], "n": [len(group)]})
-
-
-def slow_for_three(key, group):
-    time.sleep(SLOW_S * (key[0] == 3))
-    return size(key, group)
 
 
 MERGING = evenly.Merging(
@@ -109,30 +101,32 @@ def test_groups_are_counted_in_the_first_run_alone(spark, rows, counts, tmp_path
     assert [(it.did, it.rows) for it in told.runs] == [("learnt", 140.0), ("kept", 140.0), ("kept", 140.0)]
     assert told.runs[0].promised_pct is None
     assert told.runs[1].promised_pct is not None
-    times, _ = parts_of(told)
-    assert times.columns == ("user",)
-    assert times.groups > len(wanted)  # of each run
+    known, _ = parts_of(told)
+    assert known.columns == ("user",)
+    assert known.groups > len(wanted)  # of each run
 
 
-def test_a_change_of_times_has_the_next_run_count_anew(spark, rows, counts, tmp_path, caplog):
+def test_a_change_of_times_has_the_next_run_count_anew(spark, rows, counts, tmp_path, monkeypatch, caplog):
+    """`keeping_by_time` says what a change is, `tests/property/test_keeping.py` whether it is right."""
     applied(rows, tmp_path).collect()
-    (told,) = kept(spark, tmp_path)
-    learner = DKG.automatic(2, ids="xxhash64")
-    mapping = learner.mapping(2, columns=("user",))
-    even = replace(mapping, types=("int",), bucket_weights=np.ones(mapping.buckets.size))
-    content = json.dumps(json.loads(told.content) | {"mapping": even.to_json()})
-    replace(told, content=content).save(tmp_path / told.subject.file_name)
-    applied(rows, tmp_path, slow_for_three).collect()
-    (told,) = kept(spark, tmp_path)
-    assert told.anew is not None
+    judged = []
+
+    def changed(promised_s, busy_s, *, groups):
+        judged.append((promised_s.size, busy_s.size, groups > 0.0))
+        return Keeping(anew=True, why="they have changed", promised_pct=1.0, carried_pct=50.0, rows=7.0)
+
+    with monkeypatch.context() as changing:
+        changing.setattr(times, "keeping_by_time", changed)
+        applied(rows, tmp_path).collect()
+        (told,) = kept(spark, tmp_path)
+    assert judged == [(2, 2, True)]
+    assert told.anew == "they have changed"
     assert "the next run learns anew" in caplog.text
-    watch = evenly.TimeWatch()
-    applied(rows, tmp_path, slow_for_three, watch=watch).collect()
-    assert len(counts) == 2
-    hashed = rows.where("user = 3").select(F.xxhash64("user")).first()[0]
-    alone = watch.mapping.assign_ids(pd.Series([hashed]).to_numpy().view("uint64"))[0]
-    assert watch.mapping.fitted_loads.argmax() == alone
-    assert parts_of(kept(spark, tmp_path)[0])[0].groups > parts_of(told)[0].groups  # what was known is not lost
+    assert found(applied(rows, tmp_path)) == found(rows.groupBy("user").count())
+    assert [len(estimates.curves) for estimates, *_ in counts] == [0, 3]  # by what is known of times
+    (again,) = kept(spark, tmp_path)
+    assert [it.did for it in again.runs] == ["learnt", "kept", "learnt"]
+    assert parts_of(again)[0].groups > parts_of(told)[0].groups  # and that is not lost
 
 
 def test_what_was_not_told_is_learnt_again(spark, rows, counts, tmp_path):
