@@ -307,6 +307,43 @@ def test_an_error_in_the_function_or_a_frame_of_another_shape_reaches_the_caller
         evenly.aggregate_by_key(visits, nothing, key="user", instances=INSTANCES, mapping=plan).collect()
 
 
+def test_rows_are_not_told_apart_by_what_may_differ_or_there_is_a_warning(visits, plan, caplog):
+    """A task that runs again would send a row elsewhere than before: it would be lost, or there twice."""
+    sums = visits.groupBy("user", "id").agg(F.sum(F.col("amount") / 3).alias("third"))
+    alike = visits.select("user", (F.col("amount") / 3).alias("third"))
+    for rows, options, spread, warned in (
+        (sums, {}, ["id"], False),
+        (alike, {}, ["user", "third"], False),
+        (sums.drop("id"), {}, ["user", "third"], True),
+        (visits.withColumn("r", F.rand()), {}, None, True),
+        (visits.withColumn("r", F.rand()), {"spread_on": "id"}, ["id"], False),
+    ):
+        caplog.clear()
+        parts = evenly.split_by_key(rows, key="user", instances=INSTANCES, mapping=plan, **options)
+        assert ("Name columns that stay the same" in caplog.text) == warned
+        if spread:
+            told = parts.select(key_id(("user",)).alias("key"), F.xxhash64(*spread).alias("spread"), "part").toPandas()
+            ids, spreads = (told[name].to_numpy().view(np.uint64) for name in ("key", "spread"))
+            assert (plan.assign_ids(ids, spreads) == told["part"]).all()
+
+
+def test_partials_may_be_of_a_class_that_no_other_worker_can_import_and_are_told_where_they_are_none(visits, plan):
+    class Count:
+        def __init__(self, rows):
+            self.rows = rows
+
+    def merged(counts):
+        assert all(isinstance(count, Count) for count in counts)
+        return pd.DataFrame({"rows": [sum(count.rows for count in counts)]})
+
+    own = evenly.Merging(lambda rows: Count(len(rows)), merged, "rows bigint")
+    got = evenly.aggregate_by_key(visits, own, key="user", instances=INSTANCES, mapping=plan)
+    assert sorted_rows(got) == sorted_rows(visits.groupBy("user").agg(F.count("*").alias("rows")))
+    none = evenly.Merging(lambda rows: (it for it in rows), merged, "rows bigint")
+    with pytest.raises(Exception, match="partial must return something that can be pickled, got generator"):
+        evenly.aggregate_by_key(visits, none, key="user", instances=INSTANCES, mapping=plan).collect()
+
+
 def test_an_empty_dataframe_gives_no_result(spark):
     df = spark.createDataFrame([], "user string, amount bigint")
     assert evenly.aggregate_by_key(df, TOTALS, key="user", instances=4).collect() == []

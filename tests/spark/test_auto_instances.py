@@ -57,6 +57,16 @@ def test_slots_are_those_of_the_session(spark):
     assert _default_parallelism(spark) == SLOTS
 
 
+def test_sparks_own_defaults_count_where_nobody_has_set_anything(spark, monkeypatch):
+    monkeypatch.setattr(Slots, "of", lambda setting, _running: Slots(int(setting("spark.sql.shuffle.partitions")), "told"))
+    before = spark.conf.get("spark.sql.shuffle.partitions")
+    spark.conf.unset("spark.sql.shuffle.partitions")
+    try:
+        assert session_slots(spark).number == int(spark.conf.get("spark.sql.shuffle.partitions"))
+    finally:
+        spark.conf.set("spark.sql.shuffle.partitions", before)
+
+
 def test_one_line_places_rows_over_the_slots_and_says_why(rows, caplog):
     caplog.set_level(logging.INFO, logger="evenly")
     placed = rows.transform(evenly.by_key, key="user")

@@ -17,8 +17,8 @@ from evenly.keys.joins import MAY_SPLIT
 from evenly.keys.mapping import Mapping
 from evenly.keys.split_mapping import SplitMapping
 from evenly.spark.jvm.shuffled_again import executed_plan
-from evenly.spark.keyed.joined_sides import what_spreads
 from evenly.spark.keyed.split import numbered
+from evenly.spark.keyed.telling_apart import what_spreads
 
 INSTANCES = 4
 THRESHOLD = "spark.sql.autoBroadcastJoinThreshold"
@@ -142,6 +142,7 @@ def test_keys_stay_whole_where_nothing_stable_tells_their_rows_apart(sides, capl
         caplog.clear()
         plan = evenly.plan_join(odd, right, on="k", how="left", instances=INSTANCES, tolerance_pct=None, **options)
         assert plan.way == ("split" if options else "whole")
+        assert ("nothing is known to tell rows of one apart" in plan.why) == (not options)
         assert ("hot keys stay whole" in caplog.text) == (not options)
     got = evenly.join_by_key(odd, right, on="k", how="left", instances=INSTANCES, mapping=plan.mapping, spread_on="position")
     assert counted(got) == counted(odd.join(right, "k", "left"))
@@ -156,6 +157,11 @@ def test_keys_stay_whole_where_nothing_stable_tells_their_rows_apart(sides, capl
         (lambda df: df.join(df.groupBy("k").agg(F.max_by("same", "v").alias("m")), "k"), False),
         (lambda df: df.selectExpr("*", "row_number() over (partition by k order by same) as n"), False),
         (lambda df: df.selectExpr("*", "sum(v) over (partition by k order by same rows 1 preceding) as n"), False),
+        (lambda df: df.groupBy("k").applyInPandas(list, "k string, n int"), False),
+        (lambda df: df.mapInArrow(list, "k string, n int").where("n > 3"), False),
+        (lambda df: df.sparkSession.range(9).where("id > 3").mapInArrow(list, "k string, n int"), True),
+        (lambda df: df.sparkSession.createDataFrame(df.rdd.map(tuple), df.schema), False),
+        (lambda df: df.groupBy("k").agg(F.hll_sketch_agg("v").alias("n")), False),
         (lambda df: df.selectExpr("*", "sum(v) over (partition by k order by same) as n"), True),
         (lambda df: df.selectExpr("*", "sum(v) over (partition by k) as n"), True),
         (lambda df: df.distinct().groupBy("k", "same").agg(F.max("v").alias("first"), F.count("*").alias("row_number")), True),

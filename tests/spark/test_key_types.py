@@ -216,3 +216,22 @@ def test_frames_of_an_aggregate_become_what_apply_in_pandas_makes_of_them(spark)
             evenly.aggregate_by_key(df, wrong, key="k", instances=2, mapping=by_hash(2)).collect()
     finally:
         spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+def test_numbers_that_do_not_fit_are_cut_off_only_where_spark_would_do_so(spark):
+    """Its own default counts where the session says nothing, and that is another one in other releases."""
+    df, setting = spark.range(2).selectExpr("id as k"), "spark.sql.execution.pandas.convertToArrowArraySafely"
+
+    def frame(_: object) -> pd.DataFrame:
+        return pd.DataFrame({"n": [2**32 + 5]})
+
+    ours = evenly.aggregate_by_key(df, evenly.Merging(len, frame, "n int"), key="k", instances=2, mapping=by_hash(2))
+    for asked in (ours, df.groupBy("k").applyInPandas(frame, "n int")):
+        with pytest.raises(PythonException, match=r"2\^32|4294967301"):
+            asked.collect()
+    spark.conf.set(setting, "false")
+    try:
+        cut = evenly.aggregate_by_key(df, evenly.Merging(len, frame, "n int"), key="k", instances=2, mapping=by_hash(2))
+        assert cut.drop("k").collect() == df.groupBy("k").applyInPandas(frame, "n int").collect()
+    finally:
+        spark.conf.unset(setting)

@@ -164,7 +164,10 @@ def planned_join(mapping: Mapping | SplitMapping, how: JoinHow, side: Side | Non
     placed = f"λ {planned.fitted_imbalance_pct:.1f} % where a hash would have about {by_hash:.0f} %"
     if by_hash <= ENOUGH_PCT and planned.light.capacities is None:
         return JoinPlan("hash", f"no key is hot, and a hash of the keys has a λ of about {by_hash:.1f} %", planned.instances)
-    why = f"no key is split, {placed}" if side is not None else f"a {how} join keeps its keys whole, {placed}"
+    told = f"a {how} join keeps its keys whole" if not MAY_SPLIT[how] else "no key is split"
+    if side is None and MAY_SPLIT[how]:
+        told += ", for nothing is known to tell rows of one apart"
+    why = f"{told}, {placed}"
     return JoinPlan("whole", why, planned.instances, None, planned)
 
 

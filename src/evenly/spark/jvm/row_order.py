@@ -12,7 +12,7 @@ from evenly.spark.features import Feature, has
 from evenly.spark.jvm.plan_texts import is_cut
 from evenly.spark.jvm.shuffled_again import each
 
-_KEEPS_ORDER = {
+KEEPS_ORDER = {
     *("Project", "Filter", "Generate", "MapInPandas", "PythonMapInArrow", "MapInArrow", "ArrowEvalPython", "BatchEvalPython"),
     *("SubqueryAlias", "CollectMetrics", "EventTimeWatermark"),
 }
@@ -34,7 +34,7 @@ def comes_in_any_order(df: DataFrame) -> bool:
     if df.isStreaming:
         # It has no physical plan yet, and in the batch that foreachBatch gets there is nothing left to see of its shuffles.
         node = execution.analyzed()
-        while node.nodeName() in _KEEPS_ORDER:
+        while node.nodeName() in KEEPS_ORDER:
             node = node.children().head()
         return not node.children().isEmpty()
     return _is_shuffled(execution)
@@ -48,14 +48,14 @@ def comes_shuffled(df: DataFrame) -> bool:
 def _is_shuffled(execution: Any) -> bool:
     node = execution.optimizedPlan()
     told = execution.executedPlan().toString()
-    if not _SHUFFLE.search(told) and not is_cut(told) and not any(map(_is_shuffled_rdd, each(node.collectLeaves()))):
+    if not _SHUFFLE.search(told) and not is_cut(told) and not any(map(is_shuffled_rdd, each(node.collectLeaves()))):
         return False
-    while node.nodeName() in _KEEPS_ORDER:
+    while node.nodeName() in KEEPS_ORDER:
         node = node.children().head()
     return bool(node.nodeName() != "Sort")
 
 
-def _is_shuffled_rdd(leaf: Any) -> bool:
+def is_shuffled_rdd(leaf: Any) -> bool:
     """Whether a leaf of a plan reads an RDD behind a shuffle of its own, of which the plan has nothing."""
     return leaf.nodeName() in _OF_RDD and _SHUFFLED_RDD.search(leaf.rdd().toDebugString()) is not None
 

@@ -36,7 +36,8 @@ def known_slots(spark: Any) -> int | None:
 def _told(spark: Any) -> Slots | None:
     def setting(name: str) -> str | None:
         try:
-            value = spark.conf.get(name, None)
+            # Asked for with a default of ours, even none, a setting that nobody has set is that, and not Spark's own default.
+            value = spark.conf.get(name) if name.startswith("spark.sql.") else spark.conf.get(name, None)
         except PySparkException:  # a server may hide its settings
             return None
         return None if value is None else str(value)

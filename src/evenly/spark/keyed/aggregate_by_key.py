@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+from pyspark import cloudpickle
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, StructField, StructType
@@ -191,7 +192,7 @@ class _Run:
         homes = self.planned.parts[self.planned.starts[:-1]].tolist()
         spark, functions = self.df.sparkSession, (self.merging.partial, self.merging.merge)
         timed = None if watching is None else timed_results(first, self.planned.instances)
-        start = starter(functions, between[: len(kinds)], conversion, homes, sent.layout, timed)
+        start = starter(functions, between[: len(kinds)], conversion, homes, sent.layout, timed, by_value=cloudpickle.dumps)
         made = first if timed is None else with_reports(first, timed)
         found = rows.mapInArrow(on_workers(spark, start, pandas=True), made)
         if watching is not None:

@@ -20,10 +20,11 @@ from evenly.spark.features import Feature, Found, has
 from evenly.spark.frames import check_frame
 from evenly.spark.jvm.join_sides import broadcasts, larger_is_right
 from evenly.spark.keyed.choosing import usual_instances
-from evenly.spark.keyed.joined_sides import Joining, JoinKey, placed_side, routes_of, what_spreads
+from evenly.spark.keyed.joined_sides import Joining, JoinKey, placed_side, routes_of
 from evenly.spark.keyed.keys import case_sensitive, key_names, last_part, named, type_names
 from evenly.spark.keyed.learning import learn_mapping
 from evenly.spark.keyed.split import POSITION
+from evenly.spark.keyed.telling_apart import what_spreads
 from evenly.spark.placing.mapping_check import check_fit, check_is, check_same_types, common_type, hashed_alike
 from evenly.spark.placing.own_columns import own_name
 from evenly.spark.remembering.memory import Memory, key_memory
@@ -67,9 +68,10 @@ def join_by_key(
     - `mapping`: from `learn_mapping` over the side that is split, or a `SplitMapping` of it. None learns it from that side
       (for a full join from the larger one): one more pass over its key columns. The load of a key are its rows there.
     - `spread_on`: the columns by which rows of a hot key are told apart. None: all but floats and the key. Rows that are
-      equal in all of them stay together, and where there are none, or where an expression of that side is random or depends
-      on the order of rows, keys stay whole: a task that runs again must send its rows where they went before. Name columns
-      that stay the same to split them nevertheless. "position" is that of `split_by_key`, with the same condition.
+      equal in all of them stay together, and where there are none, or where something of that side is random or may depend
+      on the order of rows (also a function of groups in Python), or on Spark Connect, which does not tell, keys stay whole: a
+      task that runs again must send its rows where they went before. Name columns that stay the same to split them
+      nevertheless. "position" is that of `split_by_key`, with the same condition.
 
     - `instances` and `remember` are those of `by_key`, of the side that is learnt from.
 
@@ -195,8 +197,8 @@ class _Asked:
         side = self.split
         if side is not None and not self.spread_on[side]:
             _LOG.warning(
-                "join_by_key: the %s side has no column besides its key that tells rows apart and is the same whenever it is "
-                "computed, so hot keys stay whole: name such columns with spread_on=",
+                "join_by_key: the %s side has no column besides its key that tells rows apart and is known to be the same "
+                "whenever it is computed, so hot keys stay whole: name such columns with spread_on=",
                 side,
             )
             side = None

@@ -15,13 +15,12 @@ from operator import or_
 import numpy as np
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, StructType
 
 from evenly.keys.joins import JoinHow, JoinPlan, Side, comes_out_alone, copied
 from evenly.keys.split_mapping import SplitMapping
-from evenly.spark.jvm.join_sides import same_when_computed_again
-from evenly.spark.keyed.keys import case_sensitive, hashed, quoted
-from evenly.spark.keyed.split import POSITION, hashable, split_routes, with_part
+from evenly.spark.keyed.keys import hashed, quoted
+from evenly.spark.keyed.split import POSITION, split_routes, with_part
+from evenly.spark.keyed.telling_apart import hashable
 from evenly.spark.placing.lookup import Table, entry_or_null, lookup_tables
 from evenly.spark.placing.own_columns import own_name
 from evenly.spark.placing.placement import AT, ID, Routes, all_but, with_ids
@@ -142,32 +141,3 @@ def _with_copies(df: DataFrame, mapping: SplitMapping, names: tuple[str, ...], k
     homes = F.slice(tables["parts"], first + F.lit(1), many)
     at = F.when(F.expr(f"{AT} >= {mapping.instances}"), homes).otherwise(F.array(F.col(AT)))
     return steps.select(all_but(ID, AT), F.explode(at).alias(AT))
-
-
-def what_spreads(df: DataFrame, names: tuple[str, ...]) -> tuple[str, ...]:
-    """The columns besides the key by which rows of one key are told apart, the same whenever Spark computes them.
-
-    A row that went elsewhere when a task ran again would be lost or doubled. So there are none where an expression is random
-    or depends on the order of rows; and sums of floats, which depend on it in their last digits, are no such columns.
-    """
-    if not same_when_computed_again(df):
-        return ()
-    sensitive = case_sensitive(df)
-    folded = [name if sensitive else name.lower() for name in df.columns]
-    keys = {name if sensitive else name.lower() for name in names}
-    chosen = []
-    for field, fold in zip(df.schema.fields, folded, strict=True):
-        if folded.count(fold) > 1 or _has_floats(field.dataType):
-            continue
-        found = hashable(df, field.name)
-        if found is not None and (found if sensitive else found.lower()) not in keys:
-            chosen.append(field.name)
-    return tuple(chosen)
-
-
-def _has_floats(kind: DataType) -> bool:
-    if isinstance(kind, ArrayType):
-        return _has_floats(kind.elementType)
-    if isinstance(kind, StructType):
-        return any(_has_floats(field.dataType) for field in kind.fields)
-    return isinstance(kind, (FloatType, DoubleType))

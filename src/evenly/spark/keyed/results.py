@@ -36,7 +36,7 @@ class Results:
             raise ColumnConflict(
                 f"the schema of results names {', '.join(map(repr, twice))} twice: give each column its own name"
             )
-        return cls(empty, _is_on(spark, _BY_NAME, "true"), _is_on(spark, _SAFELY, "false"))
+        return cls(empty, _is_on(spark, _BY_NAME), _is_on(spark, _SAFELY))
 
     @property
     def schema(self) -> StructType:
@@ -48,5 +48,6 @@ class Results:
         return arrow_schema(self.empty.sparkSession, self.schema, self.empty)
 
 
-def _is_on(spark: SparkSession, setting: str, default: str) -> bool:
-    return str(spark.conf.get(setting, default)).lower() == "true"
+def _is_on(spark: SparkSession, setting: str) -> bool:
+    """With Spark's own default, which differs between releases: one that is given here would go before it."""
+    return str(spark.conf.get(setting)).lower() == "true"

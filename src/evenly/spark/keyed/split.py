@@ -15,7 +15,7 @@ import numpy as np
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from evenly.errors import InvalidKeys, InvalidParameter, StreamingMismatch
+from evenly.errors import InvalidParameter, StreamingMismatch
 from evenly.instances import AUTO, Instances, asked_instances
 from evenly.keys.hot_keys import split_hot_keys
 from evenly.keys.mapping import Mapping
@@ -24,6 +24,7 @@ from evenly.spark.features import Feature, require
 from evenly.spark.frames import check_frame, check_new_column
 from evenly.spark.keyed.keys import Key, check_distinct, hashed, key_names, named
 from evenly.spark.keyed.learning import Weight, check_not_learnt, learn_mapping
+from evenly.spark.keyed.telling_apart import all_that_spreads
 from evenly.spark.placing.lookup import Table, entry_or_null, lookup_tables, smallest
 from evenly.spark.placing.mapping_check import check_is, check_mapping
 from evenly.spark.placing.own_columns import own_name
@@ -60,11 +61,11 @@ def split_by_key(
     be merged: `aggregate_by_key` does all of that. For work without groups (`mapInArrow`, a write) drop the column.
 
     - `spread_on` says what sends a row of a split key to one of its parts. None: a hash of all columns that Spark can
-      hash, so rows that are equal in all of them stay together. Column names: a hash of these, for wide rows or a
-      column that is unique. "position" (where no column has that name): the row's place in its input partition, for rows that
-      are all alike. A retried
-      task must then find its rows in the same order, as it does when it reads files or a table, but not after a
-      shuffle or a sample: use it on such an input only.
+      hash, so rows that are equal in all of them stay together; floats behind sums are left out, and a warning tells if there
+      may be others that differ when they are computed again (random numbers, what depends on the order of rows). Column
+      names: a hash of these, for wide rows or a column that is unique. "position" (where no column has that name): the row's
+      place in its input partition, for rows that are all alike. A retried task must then find its rows in the same order, as
+      it does when it reads files or a table, but not after a shuffle or a sample: use it on such an input only.
     - `instances`, `mapping`, `fit_on`, `weight`, `tolerance_pct`, `seed` and `remember` are those of `by_key` (few keys are no
       reason for few instances here); a `Mapping` is planned with
       `way`, see `evenly.keys.hot_keys.split_hot_keys`; a `SplitMapping` is followed as it is.
@@ -188,7 +189,7 @@ def _spread(df: DataFrame, names: tuple[str, ...], spread_on: str | Sequence[str
         return F.lit(None)
     if spread_on is None:
         check_distinct(df)
-        chosen = tuple(found for name in df.columns if (found := hashable(df, name)))
+        chosen = all_that_spreads(df, names)
         if set(chosen) <= set(names):
             raise InvalidParameter(
                 "all rows of a key are alike: besides the key there is no column that Spark can hash, so nothing says which "
@@ -207,14 +208,6 @@ def _spread(df: DataFrame, names: tuple[str, ...], spread_on: str | Sequence[str
 def _by_position(df: DataFrame, spread_on: str | Sequence[str] | None) -> bool:
     """Whether a row's place decides. A column of that name is meant where there is one: it is the same whenever it is read."""
     return spread_on == POSITION and POSITION not in (name.lower() for name in df.columns)
-
-
-def hashable(df: DataFrame, name: str) -> str | None:
-    """A column's name as `functions.col` reads it; None if Spark cannot hash it."""
-    try:
-        return key_names(df, name)[0]
-    except InvalidKeys:
-        return None
 
 
 def numbered(mapping: SplitMapping) -> Mapping:

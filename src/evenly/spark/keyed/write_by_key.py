@@ -16,10 +16,10 @@ from evenly.keys.mapping import Mapping
 from evenly.keys.split_mapping import SplitMapping
 from evenly.spark.features import Feature, require
 from evenly.spark.frames import check_frame
-from evenly.spark.keyed.joined_sides import what_spreads
 from evenly.spark.keyed.keys import Key, key_names, name_parts
 from evenly.spark.keyed.learning import learn_mapping
 from evenly.spark.keyed.split import NUMBER, placed_by_part
+from evenly.spark.keyed.telling_apart import what_spreads
 from evenly.spark.placing.mapping_check import check_mapping
 from evenly.spark.placing.placement import AT
 from evenly.spark.remembering.memory import memory
@@ -74,7 +74,9 @@ def write_by_key(
         planned = file_split(mapping, rows_per_file)
     else:
         planned = SplitMapping(light=mapping)
-        _LOG.warning("write_by_key: no column tells rows of a key apart and stays the same: one instance writes all of a key")
+        _LOG.warning(
+            "write_by_key: no column is known to tell rows of a key apart and stay the same: one instance writes all of a key"
+        )
     parts = int(planned.parts.size)
     _LOG.info("write_by_key: %d large keys in %d parts, λ %.1f %%", planned.split.size, parts, planned.fitted_imbalance_pct)
     placed = placed_by_part(df, planned, names, spread or None, kept).drop(AT, NUMBER)

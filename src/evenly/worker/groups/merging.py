@@ -25,6 +25,7 @@ PARTIAL, HOME = "partial", "home"
 Partial = Callable[[pd.DataFrame], Any]
 Merge = Callable[[list[Any]], pd.DataFrame] | None
 """As a `Merging` has them."""
+Pickle = Callable[[Any], bytes]
 
 
 def starter(
@@ -34,12 +35,14 @@ def starter(
     homes: list[int],
     layout: Layout,
     timed: Timed | None = None,
+    *,
+    by_value: Pickle = pickle.dumps,
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The first stage: a key that is not split is finished; of a split key a partial, for the instance that merges it.
 
     `homes` are the instances that merge the split keys; with none, results are all there is. The last two of the
     user's columns in `layout` are the instance of a row and the number of its split key. With `timed` whole keys and parts of
-    split ones are timed, results have one more column, and the last row is a report.
+    split ones are timed, results have one more column, and the last row is a report. `by_value` pickles what `pickle` cannot.
     """
 
     make, merge = functions
@@ -51,7 +54,7 @@ def starter(
 
     def groups(batches: Iterator[pa.RecordBatch], clock: GroupClock | None) -> Iterator[pa.RecordBatch]:
         waiting = _Waiting(conversion)
-        partials = _Partials(conversion.schema)
+        partials = _Partials(conversion.schema, by_value)
         key: pa.RecordBatch | None = None
         for key, (at, number), rows in keyed_frames(batches, layout, names, 2, clock):
             size, partial = len(rows), make(rows)
@@ -141,15 +144,15 @@ class _Waiting:
 class _Partials:
     """Partials of split keys, on their way to the instances that merge them."""
 
-    def __init__(self, schema: pa.Schema) -> None:
-        self._schema = schema
+    def __init__(self, schema: pa.Schema, by_value: Pickle) -> None:
+        self._schema, self._by_value = schema, by_value
         self._keys: list[pa.RecordBatch] = []
         self._packed: list[bytes] = []
         self._homes: list[int] = []
 
     def add(self, key: pa.RecordBatch, partial: Any, home: int) -> None:
         self._keys.append(key)
-        self._packed.append(pickle.dumps(partial, protocol=5))
+        self._packed.append(_packed(partial, self._by_value))
         self._homes.append(home)
 
     def take(self) -> Iterator[pa.RecordBatch]:
@@ -158,6 +161,20 @@ class _Partials:
             sent = [pa.array(self._packed, pa.binary()), pa.array(self._homes, pa.int32())]
             names = stage_names(len(self._keys[0].schema), len(empty), merged=True)
             yield pa.RecordBatch.from_arrays([*_repeated(self._keys, [1] * count), *empty, *sent], names=names)
+
+
+def _packed(partial: Any, by_value: Pickle) -> bytes:
+    """A partial, pickled: with its class, if that is of a script or a notebook, which no other worker can import."""
+    try:
+        return pickle.dumps(partial, protocol=5)
+    except Exception:  # noqa: BLE001 - whatever its classes raise
+        try:
+            return by_value(partial)
+        except Exception as error:
+            raise InvalidResult(
+                f"partial must return something that can be pickled, got {type(partial).__name__} ({error}): give numbers, "
+                "texts, lists or a frame"
+            ) from error
 
 
 def _repeated(keys: Sequence[pa.RecordBatch], lengths: Sequence[int]) -> list[pa.Array]:
