@@ -73,8 +73,24 @@ def test_keys_that_were_timed_count_as_they_were(seed):
     seen = np.sort(rng.choice(ids.size, 500, replace=False))
     seen = seen[np.argsort(ids[seen])]
     estimates = GroupEstimates(curves(1.0), ids[seen], rows[seen].astype(float), rng.lognormal(0.0, 1.0, seen.size))
-    _, sums = before_times(ids, rows).seconds(estimates)
+    told = before_times(ids, rows).with_timed(estimates)
+    assert np.isin(ids[seen], told.ids).all()
+    assert np.unique(told.ids).size == told.ids.size
+    _, sums = told.seconds(estimates)
     np.testing.assert_allclose(sums, counted(ids, rows, estimates)[2], rtol=1e-6)
+
+
+def test_a_key_of_few_rows_that_takes_long_has_an_entry_of_its_own():
+    rng = np.random.default_rng(3)
+    ids, rows = groups(rng)
+    before = before_times(ids, rows)
+    slow = int(np.flatnonzero(~np.isin(ids, before.ids))[0])
+    estimates = GroupEstimates(curves(1.0), ids[slow : slow + 1], rows[slow : slow + 1].astype(float), np.array([1e3]))
+    told = before.with_timed(estimates)
+    learner = DKG.automatic(8, ids="xxhash64")
+    mapping = guessed_mapping(GuessedKeys(told.ids.view(np.uint64), *told.seconds(estimates)), learner)
+    alone = mapping.heavy_keys.view(np.int64) == ids[slow]
+    assert mapping.heavy_weights[alone].tolist() == pytest.approx([1e3])
 
 
 @pytest.mark.parametrize("exponent", [0.3, 0.75, 1.2, 1.7, 2.2])
@@ -92,8 +108,8 @@ def test_the_mapping_is_as_even_as_one_by_groups_that_are_counted_again(exponent
         first = loads.longest(ids, loads.estimates.seconds_of(ids, rows), rows)
         bucket = (ids.view(np.uint64) % np.uint64(learner.bucket_count)).astype(np.int64)
         sums = np.stack([instance_loads(bucket, learner.bucket_count, rows.astype(float) ** one) for one in UNKNOWN])
-        weights, buckets = GroupSums(first[0], first[2].astype(float), sums).seconds(estimates)
-        mapping = guessed_mapping(GuessedKeys(first[0].view(np.uint64), weights, buckets), learner)
+        told = GroupSums(first[0], first[2].astype(float), sums).with_timed(estimates)
+        mapping = guessed_mapping(GuessedKeys(told.ids.view(np.uint64), *told.seconds(estimates)), learner)
         assert imbalance_pct(instance_loads(mapping.assign_ids(ids.view(np.uint64)), 8, took_s)) < 5.0
 
 

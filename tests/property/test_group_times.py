@@ -7,13 +7,15 @@ from hypothesis import strategies as st
 
 import naive
 from evenly.costs.group_curve import binned, fitted
-from evenly.costs.group_report import GroupMeter, GroupReport, most_groups
-from evenly.costs.group_times import UNKNOWN, GroupTimes
+from evenly.costs.group_report import GroupMeter, GroupReport, array_of, most_groups, text_of
+from evenly.costs.group_times import KIND, UNKNOWN, VERSION, GroupTimes
 from evenly.costs.rounds import group_shares
+from evenly.errors import DamagedData
 from evenly.keys.dkg import DKG
 from evenly.keys.regret import GuessedKeys, guessed_mapping, least_regret
 from evenly.keys.scheduling import largest_first
 from evenly.measures.load import instance_loads
+from evenly.sealed import sealed
 
 SEEDS = st.integers(0, 2**32 - 1)
 COSTS = {
@@ -115,6 +117,27 @@ def test_one_slow_key_is_believed_though_times_vary_and_no_other_key_deviates():
     off = np.array([single_key_off(seed) for seed in range(60)])
     assert np.median(off) < np.log(2.0)  # drawn to the curve it would be off by ten
     assert off.max() < np.log(4.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "change"),
+    [
+        ("bins", "<f8", lambda told: told * np.nan),
+        ("bins", "<f8", lambda told: -told),
+        ("ids", "<i8", lambda told: told[::-1]),
+        ("ids", "<i8", lambda told: told * 0),
+        ("factors", "<f8", lambda told: told * np.nan),
+        ("factors", "<f8", lambda told: told * 0.0),
+        ("factors", "<f8", lambda told: told + 1e4),
+    ],
+)
+def test_what_was_never_measured_is_refused(name, kind, change):
+    rows = np.array([1.0, 10.0, 100.0])
+    content = GroupTimes().learn([reported(rows, 1e-3 * rows)])._content()
+    damaged = content | {name: text_of(change(array_of(content[name], kind)))}
+    for wrong in (damaged, content | {"at": [10**30]}, content | {"names": {str(10**30): "a"}}):
+        with pytest.raises(DamagedData):
+            GroupTimes.from_json(sealed(wrong, kind=KIND, version=VERSION))
 
 
 @given(SEEDS, st.integers(1, 80), st.integers(2, 400))

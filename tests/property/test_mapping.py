@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 import naive
 from evenly.errors import DamagedData, InvalidParameter, NewerFormat
 from evenly.keys.dkg import DKG
-from evenly.keys.mapping import Mapping
+from evenly.keys.mapping import FORMAT, FORMAT_VERSION, Mapping
 from evenly.measures import imbalance_pct
-from evenly.sealed import checksum
+from evenly.sealed import checksum, sealed
 from evenly.sketches import key_ids
 from evenly.streams import zipf
 
@@ -128,6 +128,24 @@ def test_no_placement_of_whole_keys_has_less_than_the_least_imbalance(weights, i
 def test_a_mapping_of_nothing_expects_no_imbalance():
     mapping = Mapping(instances=3, buckets=np.arange(3, dtype=np.int32), a=1, b=0)
     assert (mapping.least_imbalance_pct, mapping.fitted_imbalance_pct) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"heavy_keys": [5, 5], "heavy_instances": [0, 1], "heavy_weights": [1.0, 1.0]},  # would be looked for for ever
+        {"heavy_keys": [5], "heavy_instances": [0], "heavy_weights": [float("nan")]},
+        {"bucket_weights": [-1.0, 1.0, 1.0]},
+        {"bucket_weights": [1e308, 1e308, float("inf")]},
+        {"capacities": [1.0, 0.0, 1.0]},
+        {"instances": 3.0},
+    ],
+)
+def test_what_no_mapping_has_is_refused(wrong):
+    mapping = Mapping(instances=3, buckets=np.arange(3, dtype=np.int32), a=1, b=0, bucket_weights=np.ones(3))
+    assert Mapping.from_json(mapping.to_json()) == mapping
+    with pytest.raises(DamagedData, match="damaged"):
+        Mapping.from_json(sealed(mapping._content() | wrong, kind=FORMAT, version=FORMAT_VERSION))
 
 
 @given(st.integers(0, len(SAVED) - 1))

@@ -81,6 +81,10 @@ def told(spark):
         evenly.apply_by_key(df, total, schema, key="user", instances=2, remember="/data/users")
     except evenly.EvenlyError as error:
         results["remember groups"] = str(error)
+    try:
+        evenly.apply_by_key(df, total, schema, key="user", instances=2, balance="time", remember="/data/users")
+    except evenly.EvenlyError as error:
+        results["remember times"] = str(error)
     return results
 
 

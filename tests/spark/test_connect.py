@@ -59,6 +59,7 @@ def test_what_needs_a_folder_is_refused_with_what_to_do_instead(told):
     assert told["remember"].startswith("UnsupportedSpark: remember= of by_key needs folders")
     assert "mapping=Mapping.load(path)" in told["remember"]
     assert told["remember groups"].startswith("remember= of apply_by_key needs folders")
+    assert "give times= the path" in told["remember times"]  # a mapping is refused beside balance="time"
 
 
 def test_errors_are_those_of_a_classic_session(told):

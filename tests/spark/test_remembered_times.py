@@ -4,8 +4,10 @@ import json
 import logging
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 from pyspark import cloudpickle
@@ -222,3 +224,57 @@ def test_two_jobs_at_once_and_one_that_is_forgotten_meanwhile(spark, rows, tmp_p
     (tmp_path / told.subject.file_name).unlink()
     late.collect()
     assert kept(spark, tmp_path) == []
+
+
+@pytest.mark.usefixtures("steady")
+@pytest.mark.parametrize("run", [applied, aggregated])
+def test_instances_without_groups_and_a_union_are_no_reason_to_count_again(spark, rows, counts, tmp_path, run):
+    few = rows.where("user in (1, 2)")
+    for _ in range(2):
+        watch = evenly.TimeWatch()
+        result = run(few, tmp_path, instances=5, watch=watch)
+        other = spark.range(3).selectExpr("cast(id + 90 as int) as user", "id as n")
+        assert found(other.union(result)) == found(other) + found(few.groupBy("user").count())
+        assert (watch.busy_s.size, len(watch.reports)) == (5, watch.mapping.instances)
+    assert len(counts) == 1
+    (told,) = kept(spark, tmp_path)
+    assert [it.did for it in told.runs] == ["learnt", "kept"]
+
+
+def test_what_is_measured_goes_to_the_folder_of_its_own_call_alone(spark, rows, tmp_path):
+    applied(rows, tmp_path).collect()
+    watch = evenly.TimeWatch()
+    with pytest.raises(InvalidParameter, match="schema"):
+        evenly.apply_by_key(rows, size, "no schema", key="user", instances=2, balance="time", remember=tmp_path, watch=watch)
+    evenly.apply_by_key(rows, size, SCHEMA, key="user", instances=2, watch=watch).collect()
+    (told,) = kept(spark, tmp_path)
+    assert len(told.runs) == 1
+
+
+@pytest.mark.parametrize("wrong", ["times", "mapping", "pieces"])
+def test_what_is_of_another_key_or_over_pieces_is_not_placed_by(spark, rows, counts, tmp_path, caplog, wrong):
+    applied(rows, tmp_path).collect()
+    (told,) = kept(spark, tmp_path)
+    content = json.loads(told.content)
+    known, mapping = evenly.GroupTimes.from_json(content["times"]), evenly.Mapping.from_json(content["mapping"])
+    known.columns = ("other",) if wrong == "times" else known.columns
+    mapping = replace(mapping, columns=("other",)) if wrong == "mapping" else mapping
+    mapping = replace(mapping, capacities=np.array([0.7, 0.3])) if wrong == "pieces" else mapping
+    content = json.dumps({"times": known.to_json(), "mapping": mapping.to_json()})
+    replace(told, content=content).save(tmp_path / told.subject.file_name)
+    watch = evenly.TimeWatch()
+    assert found(applied(rows, tmp_path, watch=watch)) == found(rows.groupBy("user").count())
+    assert "cannot be used" in caplog.text
+    assert len(counts) == 2
+    assert watch.times.columns == ("user",)
+
+
+def test_of_frames_that_are_never_computed_one_keeps_what_was_counted(spark, rows, tmp_path):
+    frames = [applied(rows, tmp_path) for _ in range(3)]
+    assert len(frames) == 3
+    assert sum(run.known_after is not None for run in times._counting.values()) == 1
+    frames[0].collect()  # what it was placed by is not there any more
+    (told,) = kept(spark, tmp_path)
+    assert told.runs == ()
+    frames[2].collect()
+    assert len(kept(spark, tmp_path)[0].runs) == 1

@@ -28,6 +28,8 @@ UNKNOWN = (1.0, 0.0, 0.5, 1.5, 2.0)
 _NAMED = 32
 _MOST_DRAWN = 2.0
 _LEAST_OTHERS = 4.0
+_MOST_LOG = 100.0
+"""No rows and no times in parts of others have logarithms above that."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,8 +231,9 @@ class GroupTimes(KeptInFile):
             ids = array_of(content["ids"], "<i8").astype(np.int64)
             times._known = KeyFactors(ids, *array_of(content["factors"], "<f8").reshape(4, ids.size))
             times._names = {int(key): str(name) for key, name in content["names"].items()}
+            times._check()
             times._fitted = fitted(times._bins)
-        except (LookupError, TypeError, ValueError, AttributeError) as error:
+        except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise DamagedData(f"{source} is not a saved GroupTimes, or is damaged: {error}") from error
         return times
 
@@ -247,6 +250,20 @@ class GroupTimes(KeptInFile):
             "factors": text_of(np.stack([known.seen, known.log_rows, known.logs, known.squares])),
             "names": {str(key): name for key, name in self._names.items()},
         }
+
+    def _check(self) -> None:
+        """Refuse numbers that were never measured: estimates would be none, and nobody would be told."""
+        bins, known = self._bins, self._known
+        counted = bins[[*range(3), 4]]  # logarithms may be below 0
+        if not (np.isfinite(bins).all() and (counted >= 0.0).all()):
+            raise ValueError("groups, rows and seconds must be finite and not below 0")
+        if not (known.ids[1:] > known.ids[:-1]).all():
+            raise ValueError("each key must be there once, in ascending order")
+        told = np.stack([known.seen, known.log_rows, known.logs, known.squares])
+        logs = np.abs(np.stack([known.log_rows * known.seen, known.logs]))
+        if not (np.isfinite(told).all() and (known.seen > 0.0).all() and (logs <= _MOST_LOG * known.seen).all()):
+            raise ValueError("what is told of keys must be finite, and of times that can be")
+        np.array(list(self._names), np.int64)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, GroupTimes) and self._content() == other._content()

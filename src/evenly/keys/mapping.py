@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, Self
@@ -27,6 +28,7 @@ FORMAT_VERSION = 1
 KeyIds = Literal["integer", "xxhash64"]
 _PLACING = ("instances", "ids", "a", "b", "buckets", "heavy_keys", "heavy_instances")
 """What a key's instance is told by."""
+_MOST_WEIGHT = 1e300
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,12 +75,22 @@ class Mapping(KeptInFile):
             raise InvalidParameter("a mapping needs one instance and one weight for each heavy key")
         if self.heavy_keys.size and not self._in_range(self.heavy_instances):
             raise InvalidParameter(f"a mapping needs heavy keys on instances 0 to {self.instances - 1}")
+        if np.unique(self.heavy_keys).size < self.heavy_keys.size:
+            raise InvalidParameter("a mapping needs its heavy keys once each")
         if self.ids == "xxhash64" and self.a != 0:
             raise InvalidParameter("ids that are hashes already go to buckets by modulo: a mapping of such ids has a = 0")
         if self.capacities is not None and self.capacities.shape != (self.instances,):
             raise InvalidParameter(f"a mapping to {self.instances} instances came with {self.capacities.size} capacities")
         if self.bucket_weights.size not in (0, self.buckets.size):
             raise InvalidParameter(f"{self.buckets.size} buckets came with {self.bucket_weights.size} weights")
+
+    def _check_weights(self) -> None:
+        """Refuse loads that no tuples have: λ of them would be none, and nobody would be told."""
+        for weights in (self.heavy_weights, self.bucket_weights):
+            if weights.ndim != 1 or not ((weights >= 0.0) & (weights <= _MOST_WEIGHT)).all():
+                raise InvalidParameter("a mapping needs finite weights, none below 0")
+        if self.capacities is not None and not ((self.capacities > 0.0) & (self.capacities <= _MOST_WEIGHT)).all():
+            raise InvalidParameter("a mapping needs finite capacities above 0")
 
     def _in_range(self, named: I32) -> bool:
         return bool(0 <= named.min() <= named.max() < self.instances)
@@ -219,8 +231,8 @@ class Mapping(KeptInFile):
         """The mapping that `to_json` was called on. Anything else is refused."""
         content = opened(text, kind=FORMAT, version=FORMAT_VERSION, what="mapping", source=source)
         try:
-            return cls(
-                instances=content["instances"],
+            found = cls(
+                instances=operator.index(content["instances"]),
                 buckets=np.array(content["buckets"], np.int32),
                 a=content["a"],
                 b=content["b"],
@@ -230,12 +242,14 @@ class Mapping(KeptInFile):
                 bucket_weights=np.array(content["bucket_weights"], np.float64),
                 grouping=content["grouping"],
                 ids=content["ids"],
-                columns=tuple(content["columns"]),
-                types=tuple(content.get("types", ())),
+                columns=tuple(map(str, content["columns"])),
+                types=tuple(map(str, content.get("types", ()))),
                 version=content["version"],
                 capacities=None if content["capacities"] is None else np.array(content["capacities"], np.float64),
                 expectation=Expectation.from_content(content.get("expectation")),
                 chosen=str(content.get("chosen", "")),
             )
+            found._check_weights()
         except (ValueError, LookupError, TypeError, ArithmeticError) as error:
             raise DamagedData(f"{source} is damaged ({error}). Fit and save the mapping again") from error
+        return found

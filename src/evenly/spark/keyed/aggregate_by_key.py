@@ -17,6 +17,7 @@ from evenly.errors import ColumnConflict, InvalidParameter, KeyTooHot
 from evenly.instances import AUTO, Instances, asked_instances
 from evenly.keys.mapping import Mapping
 from evenly.keys.split_mapping import SplitMapping, SplitWay
+from evenly.spark.arrow_schema import arrow_schema
 from evenly.spark.frames import check_frame
 from evenly.spark.keyed.group_learning import planned_by_time
 from evenly.spark.keyed.group_timing import Balance, SavedTimes, check_watch, known_times, timed_results, with_reports
@@ -32,6 +33,7 @@ from evenly.spark.placing.own_columns import own_name
 from evenly.spark.python_workers import check_python, on_workers
 from evenly.spark.remembering.memory import Memory
 from evenly.spark.remembering.store import Where
+from evenly.spark.remembering.times import TimeMemory
 from evenly.worker.groups.merging import HOME, PARTIAL, merger, stage_names, starter
 from evenly.worker.groups.pandas_rows import Conversion
 
@@ -98,6 +100,7 @@ def aggregate_by_key(
     check_python(df.sparkSession, pandas=True)
     check_distinct(df)
     _check_given(df)
+    times_kept: TimeMemory | None = None
     known = known_times(df, key_names(df, key), balance, times, watch, given=mapping, remember=remember)
     if known is not None:
         _check_by_time(merging, weight, way)
@@ -113,7 +116,7 @@ def aggregate_by_key(
                 split=True,
                 by="aggregate_by_key",
             )
-            mapping, known, watch, remember = made.plan.mapping, made.times, made.watch, None
+            mapping, known, watch, times_kept, remember = made.plan.mapping, made.times, made.watch, made.kept, None
     plan = partial(
         planned_split,
         df,
@@ -133,7 +136,7 @@ def aggregate_by_key(
         names, planned, kept = plan()  # what earlier runs had is no reason to fail this one
     if merging.merge is None and planned.needs_merge:
         raise KeyTooHot(_too_hot(df, names, planned))
-    watching = None if watch is None else _Watching(watch, known, of_time=balance == "time")
+    watching = None if watch is None else _Watching(watch, known, times_kept, of_time=balance == "time")
     return _Run(df, merging, names, planned).result(spread_on, kept, watching)
 
 
@@ -150,10 +153,11 @@ def _check_by_time(merging: Merging, weight: Weight | None, way: SplitWay) -> No
 
 @dataclass(frozen=True)
 class _Watching:
-    """A watch, what was known of times before, and whether keys are placed by them."""
+    """A watch, what was known of times before, where they are kept, and whether keys are placed by them."""
 
     watch: TimeWatch
     known: GroupTimes | None
+    kept: TimeMemory | None
     of_time: bool
 
 
@@ -192,7 +196,10 @@ class _Run:
         homes = self.planned.parts[self.planned.starts[:-1]].tolist()
         spark, functions = self.df.sparkSession, (self.merging.partial, self.merging.merge)
         timed = None if watching is None else timed_results(first, self.planned.instances)
-        start = starter(functions, between[: len(kinds)], conversion, homes, sent.layout, timed, by_value=cloudpickle.dumps)
+        seen = () if timed is None else arrow_schema(spark, StructType(whole.fields[: len(kinds)])).types
+        start = starter(
+            functions, between[: len(kinds)], conversion, homes, sent.layout, timed, seen, by_value=cloudpickle.dumps
+        )
         made = first if timed is None else with_reports(first, timed)
         found = rows.mapInArrow(on_workers(spark, start, pandas=True), made)
         if watching is not None:
@@ -215,6 +222,7 @@ class _Run:
             mapping=self.planned if watching.of_time else None,
             chosen=self.planned.light.chosen,
             by="aggregate_by_key",
+            kept=watching.kept,
         )
         return observed.where(f"{REPORT} is null").drop(REPORT)
 

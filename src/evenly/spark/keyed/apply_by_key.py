@@ -25,6 +25,7 @@ from evenly.spark.keyed.results import Results
 from evenly.spark.keyed.time_watch import TimeWatch
 from evenly.spark.python_workers import check_python, on_workers
 from evenly.spark.remembering.store import Where
+from evenly.spark.remembering.times import TimeMemory
 from evenly.worker.groups.frames import frames_by_group
 from evenly.worker.groups.tables import tables_by_group
 
@@ -100,6 +101,7 @@ def apply_by_key(
         raise InvalidParameter("weight= is for balance='rows': with balance='time' it is time that is evened out")
     asked = asked_instances(instances, same_rows=fit_on is None and remember is None)
     of_pieces: int | None = None
+    kept: TimeMemory | None = None
     if known is not None:
         found = planned_by_time(
             df,
@@ -112,7 +114,7 @@ def apply_by_key(
             split=False,
             by="apply_by_key",
         )
-        known, watch, remember = found.times, found.watch, None
+        known, watch, kept, remember = found.times, found.watch, found.kept, None
         mapping, of_pieces = found.plan.whole, found.plan.instances
         asked = mapping.instances
     sent = lay_out(df.schema, names, key_types(df, names), flagged=not arrow, with_id=watch is not None)
@@ -144,7 +146,7 @@ def apply_by_key(
         return ran
     before = GroupTimes(names, type_names(df, names)) if known is None else known
     whole = of_pieces or by.instances
-    observed = watch.observe(ran, before, instances=whole, mapping=mapping, chosen=by.chosen, by="apply_by_key")
+    observed = watch.observe(ran, before, instances=whole, mapping=mapping, chosen=by.chosen, by="apply_by_key", kept=kept)
     return observed.where(f"{timed.report} is null").drop(timed.report)
 
 

@@ -52,6 +52,7 @@ class PlannedByTime:
     plan: GroupPlan
     times: GroupTimes
     watch: TimeWatch | None
+    kept: TimeMemory | None
 
 
 def planned_by_time(
@@ -73,16 +74,16 @@ def planned_by_time(
         learn = split_by_time if split else learn_by_time
         return learn(df if counted is None else counted, key=key, instances=asked, times=known)
 
+    kept = None
     if remember is None:
         plan = count(times)
     else:
         kept = TimeMemory(df, remember, key_names(df, key), asked, split=split, by=by)
         plan, times = kept.planned(count)
         watch = TimeWatch() if watch is None else watch
-        watch.keep_in(kept)
     if not plan.blind:
         tell_of_long_groups(plan.mapping, times)
-    return PlannedByTime(plan, times, watch)
+    return PlannedByTime(plan, times, watch, kept)
 
 
 def learn_by_time(df: DataFrame, *, key: Key, instances: int | Auto, times: GroupTimes) -> GroupPlan:
@@ -171,9 +172,10 @@ class _Counted:
         """The same groups by what is known of times now, if nothing was when they were counted."""
         if self.timed or times.curve is None:
             return self
-        sums = GroupSums(self.keys.ids.view(np.int64), self.rows.astype(np.float64), self.keys.buckets)
-        weights, buckets = sums.seconds(times.estimates)
-        return replace(self, keys=GuessedKeys(self.keys.ids, weights, buckets), timed=True)
+        estimates = times.estimates
+        told = GroupSums(self.keys.ids.view(np.int64), self.rows.astype(np.float64), self.keys.buckets).with_timed(estimates)
+        keys = GuessedKeys(told.ids.view(np.uint64), *told.seconds(estimates))
+        return replace(self, keys=keys, rows=told.rows.round().astype(np.int64), timed=True)
 
     def _over(self, instances: int | None) -> Mapping:
         return replace(guessed_mapping(self.keys, self.learner, columns=self.columns, instances=instances), types=self.types)

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
-import numpy as np
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
 from evenly.costs.group_report import GroupReport
 from evenly.costs.group_times import GroupTimes
-from evenly.costs.rounds import joined
 from evenly.errors import InvalidParameter
 from evenly.facts.of_costs import group_batch
 from evenly.kernels.types import F64
@@ -23,6 +20,7 @@ from evenly.measures.load import imbalance_pct
 from evenly.notebook import shown
 from evenly.spark.job_facts import JobFacts
 from evenly.spark.jvm.observed import is_observed
+from evenly.spark.keyed.placed_reports import PlacedReports
 from evenly.spark.placing.own_columns import own_name
 from evenly.spark.remembering.times import TimeMemory
 
@@ -51,16 +49,11 @@ class TimeWatch:
         self._observation: Any = None
         self._ran: DataFrame | None = None
         self._before = GroupTimes()
-        self._mapping: Mapping | SplitMapping | None = None
-        self._instances, self._chosen = 0, ""
-        self._kept: TimeMemory | None = None
+        self._placed = PlacedReports(0, None)
+        self._chosen = ""
         self._known: tuple[GroupReport, ...] | None = None
         self._learnt: GroupTimes | None = None
         self._facts = JobFacts("")
-
-    def keep_in(self, kept: TimeMemory) -> None:
-        """Have what is measured written there, too."""
-        self._kept = kept
 
     def observe(
         self,
@@ -71,17 +64,21 @@ class TimeWatch:
         mapping: Mapping | SplitMapping | None,
         by: str,
         chosen: str = "",
+        kept: TimeMemory | None = None,
     ) -> DataFrame:
-        """`ran`, of a call of `by`, with the observation of its reports; `before` is what was known."""
+        """`ran`, of a call of `by`, with the observation of its reports; `before` is what was known. What is measured goes
+        to `kept`, too."""
         self.check_unused()
         name = f"evenly_times_{uuid4().hex}"
         self._observation = Observation(name)
-        self._before, self._mapping, self._ran = before.copy(), mapping, ran
-        self._instances, self._chosen, self._facts = instances, chosen, JobFacts(by)
-        if self._kept is None:
-            self._facts.await_reports(ran.sparkSession, name, self._bring)
+        self._before, self._ran, self._chosen = before.copy(), ran, chosen
+        self._placed, self._facts = PlacedReports(instances, mapping), JobFacts(by)
+        # What is awaited may be so for long, and keeps no times and no frame.
+        placed, facts = self._placed, self._facts
+        if kept is None:
+            facts.await_reports(ran.sparkSession, name, lambda told: _tell(placed, facts, placed.of(_read(told))))
         else:
-            self._kept.await_reports(name, self._tell)
+            kept.await_reports(name, placed, lambda reports: _tell(placed, facts, reports))
         return ran.observe(self._observation, F.expr(f"collect_list({REPORT}) as {REPORT}"))
 
     def check_unused(self) -> None:
@@ -102,7 +99,7 @@ class TimeWatch:
     @property
     def instances(self) -> int:
         """Over how many instances the groups are."""
-        return self._instances
+        return self._placed.instances
 
     @property
     def chosen(self) -> str:
@@ -113,7 +110,7 @@ class TimeWatch:
     def mapping(self) -> Mapping | SplitMapping | None:
         """The mapping by which groups were placed, if `balance="time"`; its loads are seconds, once times are known.
         `aggregate_by_key` has a `SplitMapping`."""
-        return self._mapping
+        return self._placed.mapping
 
     @property
     def times(self) -> GroupTimes:
@@ -128,7 +125,7 @@ class TimeWatch:
     @property
     def busy_s(self) -> F64:
         """The measured time of each instance's groups."""
-        return _busy_s(self._joined(self.reports), self._instances)
+        return self._placed.busy_s(self.reports)
 
     @property
     def imbalance_pct(self) -> float:
@@ -169,50 +166,17 @@ class TimeWatch:
             told = self._observation.get.get(REPORT)
             if told is not None:
                 self._ran = None
-                self._known = tuple(self._placed(_read([bytes(data) for data in told])))
-                self._tell(self._known)
+                self._known = tuple(self._placed.of(_read([bytes(data) for data in told])))
+                _tell(self._placed, self._facts, self._known)
         return self._known
 
-    def _tell(self, reports: Sequence[GroupReport]) -> F64:
-        """Record what was measured; the busy time of each instance."""
-        whole = self._joined(self._placed(reports))
-        busy_s = _busy_s(whole, self._instances)
-        if reports:
-            self._facts.tell(lambda labels: group_batch(whole, busy_s=busy_s, labels=labels))
-        return busy_s
 
-    def _bring(self, told: Sequence[bytes]) -> None:
-        self._tell(_read(told))
-
-    def _placed(self, reports: Sequence[GroupReport]) -> list[GroupReport]:
-        """Each under the instance that its keys are on, if the mapping is known: a task may have run several (`coalesce`)."""
-        mapping = self._mapping
-        if mapping is None:
-            return list(reports)
-        light, split = (mapping.light, mapping.split) if isinstance(mapping, SplitMapping) else (mapping, None)
-        placed = []
-        for report in reports:
-            ids = report.ids.view(np.uint64)
-            whole = ids if split is None else ids[~np.isin(ids, split)]
-            at = int(light.assign_ids(whole[:1])[0]) if whole.size else report.instance
-            placed.append(replace(report, instance=at))
-        return sorted(placed, key=lambda it: it.instance)
-
-    def _joined(self, reports: Sequence[GroupReport]) -> Sequence[GroupReport]:
-        """Reports by instance, also where each is in pieces."""
-        in_pieces = self._mapping is not None and self._mapping.instances != self._instances
-        return joined(reports, self._instances) if in_pieces else reports
+def _tell(placed: PlacedReports, facts: JobFacts, reports: Sequence[GroupReport]) -> None:
+    """Record what was measured."""
+    if reports:
+        facts.tell(lambda labels: group_batch(placed.joined(reports), busy_s=placed.busy_s(reports), labels=labels))
 
 
 def _read(told: Sequence[bytes]) -> tuple[GroupReport, ...]:
     """In the order of instances; where one task ran several (`coalesce`), it has several reports."""
     return tuple(sorted(map(GroupReport.from_bytes, told), key=lambda report: report.instance))
-
-
-def _busy_s(reports: Sequence[GroupReport], instances: int) -> F64:
-    """The measured time of each instance's groups."""
-    first = min((report.instance for report in reports), default=0)  # in a union partitions are counted after those of others
-    busy_s = np.zeros(max([instances, *(report.instance - first + 1 for report in reports)]))
-    for report in reports:
-        busy_s[report.instance - first] += report.busy_s
-    return busy_s

@@ -32,6 +32,9 @@ Where = str | os.PathLike[str]
 """A folder on any path that Spark can write to, or a name below the folder of the setting `spark.evenly.remember`."""
 
 SETTING = "spark.evenly.remember"
+_TIMES = "Give watch=evenly.TimeWatch(), save watch.times of a run, and give times= the path"
+_REMEDIES = {"costs": "Save watch.costs of a run, and give costs= the path", "times": _TIMES, "times-of-parts": _TIMES}
+"""What to do where nothing can be remembered, if it is not to learn a mapping."""
 _LOG = logging.getLogger(__name__)
 
 
@@ -80,11 +83,7 @@ class Store:
     """What is remembered of one subject, for one call."""
 
     def __init__(self, spark: Any, remember: Where, subject: Subject, *, by: str) -> None:
-        remedy = (
-            "Save watch.costs of a run, and give costs= the path"
-            if subject.use == "costs"
-            else "Learn once, learn_mapping(...).save(path), and give mapping=Mapping.load(path)"
-        )
+        remedy = _REMEDIES.get(subject.use, "Learn once, learn_mapping(...).save(path), and give mapping=Mapping.load(path)")
         for feature in (Feature.FOLDERS, Feature.TOP_K):
             require(spark, feature, by=f"remember= of {by}", remedy=remedy)
         self.path, self._spark = folder_path(spark, remember), spark

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
+from weakref import WeakValueDictionary
 
 from pyspark.sql import DataFrame
 
@@ -24,10 +25,13 @@ from evenly.spark.jvm.outcomes import await_outcome, collected
 from evenly.spark.keyed.choosing import chosen_by_time
 from evenly.spark.keyed.group_plan import GroupPlan
 from evenly.spark.keyed.keys import type_names
+from evenly.spark.keyed.placed_reports import PlacedReports
 from evenly.spark.placing.mapping_check import check_fit
 from evenly.spark.remembering.store import Begun, Learnt, Store, Where, now
 
 _UNTOLD = "no run has told yet what groups take"
+_counting: WeakValueDictionary[tuple[str, str], _Awaited] = WeakValueDictionary()
+"""Of each file the last run that has counted groups before they were timed: an earlier one's learning is not there any more."""
 
 
 class TimeMemory:
@@ -44,8 +48,7 @@ class TimeMemory:
         self._spark, self._asked, self._split = df.sparkSession, asked, split
         subject = Subject("times-of-parts" if split else "times", names, type_names(df, names))
         self._store = Store(df.sparkSession, remember, subject, by=by)
-        self._begun: Begun | None = None
-        self._plan: GroupPlan | None = None
+        self._begun: tuple[Begun, GroupPlan, float] | None = None
 
     def planned(self, plan: Callable[[GroupTimes], GroupPlan]) -> tuple[GroupPlan, GroupTimes]:
         """Where groups go, and the times by which that is; `plan` counts them."""
@@ -67,54 +70,43 @@ class TimeMemory:
             times, mapping = self._opened(content)
             if mapping is None:
                 raise InvalidParameter(_UNTOLD)
-            light = mapping.light if isinstance(mapping, SplitMapping) else mapping
-            check_fit(light, subject.columns, subject.types, light.instances)
             plans.append(GroupPlan.kept(_over(self._spark, self._asked, mapping)))
             known.append(times)
 
-        self._begun = self._store.begun(fresh, usable)
-        self._plan = plans[-1]
+        self._begun = self._store.begun(fresh, usable), plans[-1], known[-1].variances[1]
         return plans[-1], known[-1]
 
-    def await_reports(self, observation: str, tell: Callable[[Sequence[GroupReport]], F64]) -> None:
-        """Have what the observation of this name brings taken in; `tell` gives the busy seconds of each instance.
+    def await_reports(self, observation: str, placed: PlacedReports, tell: Callable[[Sequence[GroupReport]], None]) -> None:
+        """Have what the observation of this name brings taken in, and handed on to `tell` under the instances of `placed`.
 
         An action that reads a part of the results is waited out: only one that ran all tasks says how even they were.
         """
-        begun, plan = self._begun, self._plan
+        if self._begun is None:
+            return
+        run, self._begun = _Awaited.of(self._store, *self._begun), None
 
         def take(row: Any) -> bool:
-            reports = list(map(GroupReport.from_bytes, collected(row)))
-            if begun is None or plan is None or len(reports) < plan.mapping.instances:
+            reports = placed.of(list(map(GroupReport.from_bytes, collected(row))))
+            if len(reports) < run.instances:
                 return False
-            busy_s = tell(reports)
-            groups = sum(report.groups for report in reports)
-            if not groups:
-                return True  # an input without rows says nothing
-
-            def learnt(current: Remembered) -> Learnt:
-                times, mapping = self._opened(current.content)
-                times.learn(reports)
-                if plan.blind:
-                    return Learnt(_content(times, plan.knowing(times)))
-                return Learnt(_content(times, mapping), current.anew)
-
-            self._store.ended(begun, self._judged(begun, plan, reports, busy_s), learnt)
+            tell(reports)
+            if any(report.groups for report in reports):  # an input without rows says nothing
+                self._ended(run, reports, placed.busy_s(reports))
             return True
 
         await_outcome(self._spark, observation, take)
 
-    def _judged(self, begun: Begun, plan: GroupPlan, reports: Sequence[GroupReport], busy_s: F64) -> PastRun:
-        rows = float(sum(report.all_rows for report in reports))
+    def _ended(self, run: _Awaited, reports: Sequence[GroupReport], busy_s: F64) -> None:
+        known, promised = run.known_after, run.promised
+        if known is None and promised is None:
+            return  # learnt anew since, by a later call
 
-        def run(promised_pct: float | None, why: str, *, anew: bool) -> PastRun:
-            return PastRun(now(), begun.did, begun.why, rows, promised_pct, imbalance_pct(busy_s), anew=anew, judged=why)
+        def learnt(current: Remembered) -> Learnt:
+            times, mapping = self._opened(current.content)
+            times.learn(reports)
+            return Learnt(_content(times, mapping), current.anew) if known is None else Learnt(_content(times, known(times)))
 
-        if plan.blind:
-            return run(None, "nothing was known of times", anew=False)
-        times = self._opened(begun.remembered.content)[0]
-        found = keeping_by_time(plan.mapping.fitted_loads, busy_s, groups=steady_groups(reports, times.variances[1]))
-        return run(found.promised_pct, found.why, anew=found.anew)
+        self._store.ended(run.begun, run.judged(reports, busy_s), learnt)
 
     def _opened(self, content: str) -> tuple[GroupTimes, Mapping | SplitMapping | None]:
         source = f"what is remembered in {self._store.path}"
@@ -123,8 +115,60 @@ class TimeMemory:
             times, mapping = str(told["times"]), told["mapping"]
         except (ValueError, LookupError, TypeError) as error:
             raise DamagedData(f"{source} is damaged: {error}") from error
-        kind = SplitMapping if self._split else Mapping
-        return GroupTimes.from_json(times, source=source), None if mapping is None else kind.from_json(mapping, source=source)
+        kind, subject = SplitMapping if self._split else Mapping, self._store.subject
+        known = GroupTimes.from_json(times, source=source)
+        if (known.columns, known.types) != (subject.columns, subject.types):
+            raise DamagedData(f"{source} is damaged: it is not of {subject}")
+        if mapping is None:
+            return known, None
+        found: Mapping | SplitMapping = kind.from_json(mapping, source=source)
+        light = found.light if isinstance(found, SplitMapping) else found
+        check_fit(light, subject.columns, subject.types, light.instances)
+        if light.columns != subject.columns or light.capacities is not None:
+            raise DamagedData(f"{source} is damaged: its mapping is not one of {subject}")
+        return known, found
+
+
+@dataclass(eq=False)
+class _Awaited:
+    """What a run needs when it has ended: how it began, and as how many reports it ends; if nothing was known of times where
+    groups go once they are (`known_after`, dropped when a later call has counted them), else how long instances are to be busy
+    and what one group's time varies.
+
+    It may be awaited for long, with a thousand others: what is large is left out.
+    """
+
+    begun: Begun
+    instances: int
+    promised: F64 | None
+    noise: float
+    known_after: Callable[[GroupTimes], Mapping | SplitMapping] | None
+
+    @classmethod
+    def of(cls, store: Store, begun: Begun, plan: GroupPlan, noise: float) -> _Awaited:
+        short = replace(begun, remembered=replace(begun.remembered, content="", runs=()))
+        if not plan.blind:
+            return cls(short, plan.mapping.instances, plan.mapping.fitted_loads, noise, None)
+        run = cls(short, plan.mapping.instances, None, noise, plan.knowing)
+        file = (store.whole_path, store.subject.file_name)
+        before = _counting.get(file)
+        if before is not None:
+            before.known_after = None
+        _counting[file] = run
+        return run
+
+    def judged(self, reports: Sequence[GroupReport], busy_s: F64) -> PastRun:
+        """How it turned out."""
+        rows = float(sum(report.all_rows for report in reports))
+
+        def run(promised_pct: float | None, why: str, *, anew: bool) -> PastRun:
+            begun = self.begun
+            return PastRun(now(), begun.did, begun.why, rows, promised_pct, imbalance_pct(busy_s), anew=anew, judged=why)
+
+        if self.promised is None:
+            return run(None, "nothing was known of times", anew=False)
+        found = keeping_by_time(self.promised, busy_s, groups=steady_groups(reports, self.noise))
+        return run(found.promised_pct, found.why, anew=found.anew)
 
 
 def _content(times: GroupTimes, mapping: Mapping | SplitMapping | None = None) -> str:

@@ -35,6 +35,7 @@ def starter(
     homes: list[int],
     layout: Layout,
     timed: Timed | None = None,
+    kinds: Sequence[pa.DataType] = (),
     *,
     by_value: Pickle = pickle.dumps,
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -42,7 +43,8 @@ def starter(
 
     `homes` are the instances that merge the split keys; with none, results are all there is. The last two of the
     user's columns in `layout` are the instance of a row and the number of its split key. With `timed` whole keys and parts of
-    split ones are timed, results have one more column, and the last row is a report. `by_value` pickles what `pickle` cannot.
+    split ones are timed, results have one more column, and the last row is a report, also where there are no rows: `kinds` are
+    the types of the keys, for who has seen none. `by_value` pickles what `pickle` cannot.
     """
 
     make, merge = functions
@@ -70,16 +72,17 @@ def starter(
                     clock.resume()
         yield from waiting.take(placed=bool(homes))
         yield from partials.take()
-        if clock is not None and key is not None:
-            yield _nothing(key, conversion.schema, placed=bool(homes))
+        if clock is not None:
+            seen = kinds if key is None else key.schema.types
+            yield _nothing(seen, conversion.schema, placed=bool(homes))
 
     return start
 
 
-def _nothing(key: pa.RecordBatch, values: pa.Schema, *, placed: bool) -> pa.RecordBatch:
+def _nothing(keys: Sequence[pa.DataType], values: pa.Schema, *, placed: bool) -> pa.RecordBatch:
     """A row of nulls, in the types of all others."""
-    kinds = [*key.schema.types, *values.types, *((pa.binary(), pa.int32()) if placed else ())]
-    names = stage_names(len(key.schema), len(values), merged=placed)
+    kinds = [*keys, *values.types, *((pa.binary(), pa.int32()) if placed else ())]
+    names = stage_names(len(keys), len(values), merged=placed)
     return pa.RecordBatch.from_arrays([nulls_of(1, kind) for kind in kinds], names=names)
 
 
