@@ -3,6 +3,7 @@
 import json
 import logging
 import sys
+import time
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -15,11 +16,12 @@ from pyspark.sql import functions as F
 
 import evenly
 from evenly.errors import InvalidParameter
+from evenly.instances import Slots
 from evenly.keys import keeping
 from evenly.keys.keeping import Keeping
 from evenly.remembered import Remembered
 from evenly.spark.jvm.outcomes import settle
-from evenly.spark.keyed import group_learning
+from evenly.spark.keyed import choosing, group_learning
 from evenly.spark.remembering import times
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import tests
@@ -55,6 +57,11 @@ def rows(spark):
 
 def size(key, group):
     return pd.DataFrame({"user": [key[0]], "n": [len(group)]})
+
+
+def squared(part):
+    time.sleep(2e-6 * len(part) ** 2)
+    return pd.DataFrame({"n": [len(part)]})
 
 
 MERGING = evenly.Merging(
@@ -278,3 +285,19 @@ def test_of_frames_that_are_never_computed_one_keeps_what_was_counted(spark, row
     assert told.runs == ()
     frames[2].collect()
     assert len(kept(spark, tmp_path)[0].runs) == 1
+
+
+@pytest.mark.usefixtures("steady")
+def test_short_work_on_many_slots_whose_keys_are_split_is_not_counted_in_each_run(spark, counts, tmp_path, monkeypatch):
+    monkeypatch.setattr(choosing, "session_slots", lambda _spark: Slots(64, "64 tasks can run at once"))
+    hot = spark.range(600).selectExpr("if(id < 400, 1, id % 50) as user", "id as v").cache()
+    slow = evenly.Merging(squared, MERGING.merge, "n long")
+    numbers = []
+    for _ in range(3):
+        watch = evenly.TimeWatch()
+        options = {"key": "user", "balance": "time", "remember": tmp_path, "watch": watch}
+        assert found(evenly.aggregate_by_key(hot, slow, **options)) == found(hot.groupBy("user").count())
+        numbers.append(watch.instances)
+    assert numbers[0] == 64
+    assert numbers[1] == numbers[2] < 64
+    assert len(counts) == 1

@@ -13,6 +13,7 @@ from evenly.keys.resizing import heaviest_share, most_instances, placeable, resi
 from evenly.spark.jvm.session_slots import session_slots
 
 _LOG = logging.getLogger(__name__)
+_NEAR = 1.25
 
 
 def usual_instances(spark: Any, asked: int | Auto) -> int:
@@ -51,6 +52,14 @@ def chosen_by_time(spark: Any, asked: Auto, mapping: Mapping, *, total_s: float 
     longest_s = 0.0 if asked.may_split else float(mapping.heavy_weights.max(initial=0.0))
     times = None if total_s is None else MeasuredTimes(total_s, longest_s)
     return chosen_for(spark, asked, mapping, rows=None, times=times, most=most_instances(mapping))
+
+
+def about_as_good(spark: Any, number: int, chosen: int) -> bool:
+    """Whether `number` instances do where `chosen` were chosen by time: of tasks so short that starting them counts, a quarter
+    more or fewer cost next to nothing. Where slots decide it is their number."""
+    slots = session_slots(spark).number
+    near = max(number, chosen) <= _NEAR * min(number, chosen)
+    return number == chosen or (near and chosen < slots and number <= slots)
 
 
 def over_slots(spark: Any, asked: Auto, mapping: Mapping) -> Mapping:

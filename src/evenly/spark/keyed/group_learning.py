@@ -30,7 +30,7 @@ from evenly.keys.split_mapping import SplitMapping
 from evenly.spark.described import described
 from evenly.spark.frames import check_frame
 from evenly.spark.jvm.session_slots import session_slots
-from evenly.spark.keyed.choosing import chosen_by_time, usual_instances
+from evenly.spark.keyed.choosing import about_as_good, chosen_by_time, usual_instances
 from evenly.spark.keyed.group_plan import GroupPlan, tell_of_long_groups
 from evenly.spark.keyed.keys import Key, key_id, key_names, type_names
 from evenly.spark.keyed.time_watch import TimeWatch
@@ -160,8 +160,18 @@ class _Counted:
         return replace(pieces, columns=self.columns, types=self.types, chosen=self.mapping.chosen)
 
     def in_parts(self, times: GroupTimes) -> SplitMapping:
-        """The mapping with keys split that take longer than an instance's share."""
-        mapping, total_s = self.mapping, float(self.mapping.fitted_loads.sum())
+        """The mapping with keys split that take longer than an instance's share; over as many instances as are best for what
+        parts take, who may take less together than whole keys, or more."""
+        found = self._split(self.mapping, times)
+        if self.timed and isinstance(self.asked, Auto):
+            total_s = float(found.fitted_loads.sum())
+            choice = chosen_by_time(self.spark, self.asked, found.light, total_s=total_s)
+            if not about_as_good(self.spark, found.instances, choice.number):
+                found = self._split(replace(self._over(choice.number), chosen=choice.why), times)
+        return found
+
+    def _split(self, mapping: Mapping, times: GroupTimes) -> SplitMapping:
+        total_s = float(mapping.fitted_loads.sum())
         order = np.argsort(self.keys.ids)
         rows = self.rows[order][np.searchsorted(self.keys.ids[order], mapping.heavy_keys)].astype(np.float64)
         ids, instances = mapping.heavy_keys.view(np.int64), mapping.instances

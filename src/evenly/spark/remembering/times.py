@@ -22,7 +22,7 @@ from evenly.keys.split_mapping import SplitMapping
 from evenly.measures.load import imbalance_pct
 from evenly.remembered import PastRun, Remembered, Subject
 from evenly.spark.jvm.outcomes import await_outcome, collected
-from evenly.spark.keyed.choosing import chosen_by_time
+from evenly.spark.keyed.choosing import about_as_good, chosen_by_time
 from evenly.spark.keyed.group_plan import GroupPlan
 from evenly.spark.keyed.keys import type_names
 from evenly.spark.keyed.placed_reports import PlacedReports
@@ -186,5 +186,7 @@ def _over(spark: Any, asked: int | Auto, mapping: Mapping | SplitMapping) -> Map
     if choice.number == mapping.instances:
         return mapping
     if isinstance(mapping, SplitMapping):
+        if isinstance(asked, Auto) and about_as_good(spark, mapping.instances, choice.number):
+            return mapping
         raise InvalidParameter(f"it splits keys over {mapping.instances} instances, and now they are {choice.number}")
     return replace(resized(mapping, choice.number), chosen=choice.why)
