@@ -14,7 +14,7 @@ from evenly.errors import DamagedData
 from evenly.keys.dkg import DKG
 from evenly.keys.regret import GuessedKeys, guessed_mapping, least_regret
 from evenly.keys.scheduling import largest_first
-from evenly.measures.load import instance_loads
+from evenly.measures.load import imbalance_pct, instance_loads
 from evenly.sealed import sealed
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -138,6 +138,33 @@ def test_what_was_never_measured_is_refused(name, kind, change):
     for wrong in (damaged, content | {"at": [10**30]}, content | {"names": {str(10**30): "a"}}):
         with pytest.raises(DamagedData):
             GroupTimes.from_json(sealed(wrong, kind=KIND, version=VERSION))
+
+
+def uneven_after_a_change(seed, change):
+    """How far above the least λ is, by true times of keys with factors of their own, in the four runs after they changed."""
+    rng = np.random.default_rng(seed)
+    rows = sizes(rng, 1_000)
+    true, times, ids, found = 1e-3 * rows * rng.lognormal(0.0, 1.0, rows.size), GroupTimes(), np.arange(rows.size), []
+    for run in range(8):
+        true = true * change if run == 4 else true
+        times.learn([reported(rows, true * rng.lognormal(0.0, 0.15, rows.size))])
+        if run >= 4:
+            least = imbalance_pct(instance_loads(largest_first(true, 8), 8, true))
+            at = largest_first(times.estimate(ids, rows), 8)
+            found.append(imbalance_pct(instance_loads(at, 8, true)) - least)
+    return found
+
+
+def test_a_change_of_all_times_is_followed_at_once():
+    """Another machine, a busy one, or another function: only what keys take beside each other places them."""
+    steady, slower = (np.array([uneven_after_a_change(seed, by) for seed in range(8)]) for by in (1.0, 100.0))
+    assert np.mean(slower) < np.mean(steady) + 1.0
+
+
+def test_keys_that_have_become_slow_are_followed():
+    some = np.where(np.arange(1_000) % 200 == 7, 100.0, 1.0)
+    after = np.mean([uneven_after_a_change(seed, some) for seed in range(8)], axis=0)
+    assert after[3] < 10.0  # where all runs count alike it is above 40 then
 
 
 @given(SEEDS, st.integers(1, 80), st.integers(2, 400))

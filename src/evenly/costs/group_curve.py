@@ -80,6 +80,13 @@ def binned(rows: ArrayLike, seconds: ArrayLike) -> F64:
     return np.stack([np.bincount(at, values, BINS) for values in columns])
 
 
+def shifted(bins: F64, by: float) -> F64:
+    """The sums of the same groups if each had taken e^`by` times as long."""
+    groups, rows, seconds, logs, squares = bins
+    moved = [groups, rows, seconds * np.exp(by), logs + by * groups, squares + 2.0 * by * logs + by * by * groups]
+    return np.where(groups > 0.0, np.stack(moved), 0.0)
+
+
 def curve_total_s(bins: F64, curve: GroupCurve) -> float:
     """What the curve says that all groups of the bins take together."""
     seen = bins[:, bins[_GROUPS] > 0.0]

@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evenly.costs.group_curve import BINS, FittedCurve, GroupCurve, curve_total_s, fitted
+from evenly.costs.group_curve import BINS, FittedCurve, GroupCurve, curve_total_s, fitted, shifted
 from evenly.costs.group_report import GroupReport, array_of, text_of
 from evenly.costs.key_factors import FORGOTTEN, KeyFactors
 from evenly.costs.moments import checked_ids
@@ -27,6 +27,10 @@ UNKNOWN = (1.0, 0.0, 0.5, 1.5, 2.0)
 
 _NAMED = 32
 _MOST_DRAWN = 2.0
+_UNLIKELY, _DOUBTED = 3.0, 0.2
+"""Standard errors beyond which a time contradicts what was known, and what that weighs then, in parts."""
+_HARDLY, _MANY = math.log(1.25), math.log(2.0)
+_LEAST_KEYS, _LEAST_SPREAD = 5, 0.05
 _LEAST_OTHERS = 4.0
 _MOST_LOG = 100.0
 """No rows and no times in parts of others have logarithms above that."""
@@ -183,6 +187,8 @@ class GroupTimes(KeptInFile):
         bins = np.sum([report.bins for report in told], axis=0)
         ids, rows, seconds = (np.concatenate([getattr(it, name) for it in told]) for name in ("ids", "rows", "seconds"))
         names = {key: name for report in told for key, name in report.names.items()}
+        if self.half_life_runs is not None:
+            self._doubt(told)
         self._take(bins, lambda curve: KeyFactors.empty().with_others(KeyFactors.of(ids, rows, seconds, curve.likely)), names)
         return self
 
@@ -303,6 +309,27 @@ class GroupTimes(KeptInFile):
         took = self._fitted.likely.seconds(np.exp(known.log_rows[at])) * np.exp(known.mean_logs[at])
         return np.where(known.ids[at] == ids, took, 0.0)
 
+    def _doubt(self, told: list[GroupReport]) -> None:
+        """Follow what a run has changed: the level of all times (another machine, a busy one, another function), and keys that
+        took what nothing they did before would explain."""
+        known, fit = self._known, self._fitted
+        if fit is None or not known.ids.size:
+            return
+        ids, rows, seconds = (np.concatenate([getattr(it, name) for it in told]) for name in ("ids", "rows", "seconds"))
+        # Of a report that could not tell all groups the longest are there because they were long: these say nothing of a level.
+        drawn = np.concatenate([_by_their_rows(it) for it in told])
+        at = np.minimum(np.searchsorted(known.ids, ids), known.ids.size - 1)
+        here = known.ids[at] == ids
+        at, drawn = at[here], drawn[here]
+        apart = np.log(np.maximum(seconds[here], 1e-9) / fit.likely.seconds(rows[here])) - known.mean_logs[at]
+        level, spread = _level(apart[drawn])
+        if level != 0.0:
+            self._bins, known, apart = shifted(self._bins, level), known.shifted(level), apart - level
+        unlikely = _UNLIKELY * np.maximum(np.sqrt(known.noise() * (1.0 + 1.0 / known.seen[at])), spread)
+        contradicted = np.zeros(known.ids.size, np.bool_)
+        contradicted[at[np.abs(apart) > np.maximum(unlikely, _MANY)]] = True
+        self._known = known.doubted(contradicted, _DOUBTED)
+
     def _scale(self, factor: float) -> None:
         faded = self._bins * factor
         faded[:, faded[0] < FORGOTTEN] = 0.0
@@ -337,6 +364,25 @@ class GroupTimes(KeptInFile):
         left_s = min(max(all_s - float((own * np.exp(known.mean_logs)).sum()), 0.0), all_s)
         some = _LEAST_OTHERS * by_curve / max(self.groups, 1.0)
         return (left_s + some * whole) / (left + some) if left > 0.0 else whole
+
+
+def _by_their_rows(report: GroupReport) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Which groups of a report are told whatever they took: all, or the half of most rows."""
+    chosen = np.ones(report.ids.size, np.bool_)
+    if report.groups > report.ids.size:
+        chosen[np.argsort(-report.rows, kind="stable")[report.ids.size // 2 :]] = False
+    return chosen
+
+
+def _level(apart: F64) -> tuple[float, float]:
+    """By how much the logarithms of all times have moved (0 where that may be chance, or hardly matters), and how far most of
+    them are from that."""
+    if apart.size < _LEAST_KEYS:
+        return 0.0, _LEAST_SPREAD
+    level = float(np.median(apart))
+    spread = max(1.4826 * float(np.median(np.abs(apart - level))), _LEAST_SPREAD)
+    sure = abs(level) > max(_UNLIKELY * 1.25 * spread / math.sqrt(apart.size), _HARDLY)
+    return level if sure else 0.0, spread
 
 
 def _told(times: GroupTimes) -> str:

@@ -72,6 +72,16 @@ class KeyFactors:
         less = KeyFactors(self.ids, self.seen * factor, self.log_rows, self.logs * factor, self.squares * factor)
         return less.taken(less.seen >= FORGOTTEN)
 
+    def shifted(self, by: float) -> KeyFactors:
+        """The same if every group had taken e^`by` times as long."""
+        squares = self.squares + 2.0 * by * self.logs + self.seen * by * by
+        return KeyFactors(self.ids, self.seen, self.log_rows, self.logs + self.seen * by, np.maximum(squares, 0.0))
+
+    def doubted(self, which: np.ndarray[Any, Any], factor: float) -> KeyFactors:
+        """Some of them weigh `factor` times as much."""
+        weight = np.where(which, factor, 1.0)
+        return KeyFactors(self.ids, self.seen * weight, self.log_rows, self.logs * weight, self.squares * weight)
+
     def noise(self) -> float:
         """The variance of one key's logarithms from run to run."""
         spread = np.maximum(self.squares - self.logs * self.mean_logs, 0.0).sum() if self.ids.size else 0.0
