@@ -1,7 +1,6 @@
 """What runs of a job leave for the next ones, as a file: what was learnt, for what, and how it has turned out.
 
 One file is about one question (`Subject`): the rows of these key columns, of these types, over so many instances, or what they
-One file is about one question (`Subject`): the rows of these key columns, of these types, over so many instances, or what they
 weigh by this weight; the costs by these expressions; or the times of groups by these key columns. A run with another question
 has another file, so jobs that share a folder do not undo each other's.
 """

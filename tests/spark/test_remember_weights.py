@@ -221,6 +221,26 @@ def test_weights_of_nothing_promise_nothing(spark, rows, learnings, tmp_path):
     assert (len(learnings), [it.rows for it in told.runs]) == (1, [0.0, pytest.approx(2e10)])
 
 
+@pytest.mark.parametrize("slot", [None, "slot"])
+def test_an_expression_of_all_columns_is_of_those_of_the_rows(spark, rows, tmp_path, monkeypatch, slot):
+    weight = F.length(F.to_json(F.struct("*")))
+    total = rows.agg(F.sum(F.length(F.to_json(F.struct(*rows.columns))))).first()[0]
+    monkeypatch.setattr(memory, "_handed_out", {})
+    assert same(place(rows, tmp_path, weight=weight, slot=slot).drop("slot"), rows)
+    hot = rows.withColumn("user", F.expr("if(v % 3 = 0, user, 7)"))
+    wanted = evenly.split_by_key(hot, key="user", instances=K, weight=weight)
+    assert same(evenly.split_by_key(hot, key="user", instances=K, weight=weight, remember=tmp_path / "split"), wanted)
+    (told,), (split,) = kept(spark, tmp_path), kept(spark, tmp_path / "split")
+    assert told.runs[0].rows == total
+    assert split.runs[0].rows == hot.agg(F.sum(F.length(F.to_json(F.struct(*hot.columns))))).first()[0]
+
+
+def test_a_sum_is_no_weight_where_nothing_is_left_to_learn_either(rows, tmp_path):
+    evenly.by_key(rows, key="user", instances=K, weight="size", remember=tmp_path)
+    with pytest.raises(InvalidParameter, match="not a number of each row"):
+        evenly.by_key(rows, key="user", instances=K, weight=F.sum("size"), remember=tmp_path)
+
+
 def test_slots_of_a_folder_are_of_one_mapping_whatever_is_weighed(rows, learnings, tmp_path, caplog):
     sides = [evenly.by_key(rows, key="user", instances=K, weight=it, remember=tmp_path) for it in ("size", "size", None)]
     (told,) = caplog.records
@@ -235,7 +255,8 @@ def test_slots_of_a_folder_are_of_one_mapping_whatever_is_weighed(rows, learning
 def test_rows_are_weighed_by_instance(spark, instances):
     frame = spark.range(0, 20_000, 1, 5).selectExpr(f"cast(pow(id, 1.5) % {instances} as int) as at", "id as v")
     frame = frame.withColumn("w", F.expr(WRONG))
-    weighed = Weighing.of(frame, "w", by="by_key").loaded(frame, "at", instances, 3e-7)
+    weighed = Weighing.of(frame, ("at",), "w", by="by_key")
+    weighed = weighed.loaded(weighed.given_to(frame), "at", instances, 3e-7)
     found = read_sums(weighed.agg(*sums(instances)).first(), instances, 3e-7)
     right = frame.where("v % 7 not in (1, 2, 3, 4)").toPandas()
     wanted = np.bincount(right["at"], weights=right["w"], minlength=instances)
@@ -253,6 +274,12 @@ def test_an_expression_has_one_text_in_every_call():
 
     assert written() == written()
     assert len(set(written())) == 4
+    # A line of this file is no part of what a function takes.
+    double = F.udf(lambda it: 2 * it)
+    one = text_of(double(F.col("a") + 1) * F.lit("x"))
+    assert one == text_of(double(F.col("a") + 1) * F.lit("x"))
+    assert "List(a)" in one
+    assert text_of(double(F.col("b") + 1)) != text_of(double(F.col("a") + 1))
     assert text_of(F.transform("a", lambda x: x + F.col("x_9"))) != text_of(F.transform("a", lambda x: x + F.col("x_8")))
 
 

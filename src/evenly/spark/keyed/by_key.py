@@ -140,7 +140,7 @@ def _placed(
 ) -> DataFrame:
     instances = mapping.instances
     if slot is None and has(df.sparkSession, Feature.REPARTITION_BY_ID):
-        routed = with_instance(df, mapping, names, AT)
+        routed = with_instance(kept.of(df), mapping, names, AT)
         return kept.placed(routed.withMetadata(AT, PIECES) if pieces else routed, mapping.fitted_loads)
     if df.isStreaming:
         check_slots_lead(df.sparkSession, by="by_key of a stream")
@@ -155,7 +155,7 @@ def _placed(
     def observed(rows: DataFrame, instance: Column, _id: Column, _newest: Column | None) -> DataFrame:
         return kept.observed(rows, mapping.fitted_loads, instance)
 
-    slotted = with_slot_of_window(df, [Span(mapping)], names, slot, window=None, observe=observed)
+    slotted = with_slot_of_window(kept.of(df), [Span(mapping)], names, slot, window=None, observe=observed)
     placed = marked(slotted, slot, names, mapping=mapping)
     return placed.repartition(instances, *names, quoted(slot))
 

@@ -129,8 +129,8 @@ def placed_by_part(
     df: DataFrame, mapping: SplitMapping, names: tuple[str, ...], spread_on: str | Sequence[str] | None, kept: Memory
 ) -> DataFrame:
     """`df` repartitioned, with `AT` and `NUMBER` last, as `with_part` gives them; and what `kept` wants to know of it."""
-    routed = kept.observed(with_part(df, mapping, names, spread_on, tell_number=True), mapping.fitted_loads)
-    return routed.repartitionById(mapping.instances, AT)
+    routed = with_part(df, mapping, names, spread_on, rows=kept.of(df), tell_number=True)
+    return kept.observed(routed, mapping.fitted_loads).repartitionById(mapping.instances, AT)
 
 
 def split_routes(df: DataFrame, mapping: SplitMapping) -> Routes:
@@ -148,9 +148,11 @@ def with_part(
     spread_on: str | Sequence[str] | None,
     known: Routes | None = None,
     *,
+    rows: DataFrame | None = None,
     tell_number: bool = False,
 ) -> DataFrame:
-    """`df` with `AT`, the instance of a row, last. `known` are the mapping's `split_routes`, if there are some already.
+    """`df` with `AT`, the instance of a row, last. `known` are the mapping's `split_routes`, if there are some already; `rows`
+    are those of `df` where they have columns of ours, which tell no rows apart.
 
     With `tell_number` behind it `NUMBER`: which split key a row is of, or the number of split keys.
     """
@@ -159,7 +161,7 @@ def with_part(
     # What is wrong with what was named is said now, and not when a key becomes hot.
     spread = _spread(df, names, spread_on) if mapping.needs_merge or spread_on is not None else None
     found = (known or split_routes(df, mapping))[AT]
-    steps = with_ids(df, names)
+    steps = with_ids(df if rows is None else rows, names)
     if not mapping.needs_merge:
         return steps.select(all_but(ID), found.alias(AT), *([F.lit(0).alias(NUMBER)] if tell_number else []))
     steps = steps.withColumn(AT, found)

@@ -60,6 +60,11 @@ class Memory:
         """Have what earlier runs have left learnt anew; False if this run has learnt it."""
         return False
 
+    def of(self, df: DataFrame) -> DataFrame:
+        """`df` with what is to be known of its rows before any column of ours is added to them: what `observed` and `placed`
+        take."""
+        return df
+
     def observed(self, rows: DataFrame, _promised: F64, _instance: Column | None = None) -> DataFrame:
         """`rows`, whose instance is the column `AT` or another one, with what tells how many each instance got."""
         return rows
@@ -148,6 +153,9 @@ class KeyMemory(Memory):
             return False
         self._store.save(replace(self._begun.remembered, anew=why))
         return True
+
+    def of(self, df: DataFrame) -> DataFrame:
+        return df if self._begun is None or self._weighing is None else self._weighing.given_to(df)
 
     def observed(self, rows: DataFrame, promised: F64, instance: Column | None = None) -> DataFrame:
         if self._begun is None:
@@ -267,7 +275,7 @@ def key_memory(
             "stream_by_key, which keeps the mapping beside the checkpoint"
         )
     number = 0 if isinstance(instances, Auto) else instances
-    weighing = None if weight is None else Weighing.of(df, weight, by=by)
+    weighing = None if weight is None else Weighing.of(df, names, weight, by=by)
     subject = Subject(use, names, types, number, None if weighing is None else weighing.text)
     return KeyMemory(df.sparkSession, remember, subject, by=by, asked=instances, weighing=weighing)
 

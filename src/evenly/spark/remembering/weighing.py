@@ -17,7 +17,7 @@ from evenly.kernels.types import F64
 from evenly.keys.expectation import Weighed
 from evenly.sketches.tuple_sums import tuple_sums
 from evenly.spark.features import Feature, require
-from evenly.spark.keyed.keys import column_name
+from evenly.spark.keyed.keys import column_name, key_columns
 from evenly.spark.keyed.learning import LARGEST, Weight, row_loads
 from evenly.spark.placing.own_columns import own_name
 
@@ -31,6 +31,7 @@ _LARGEST_SUM = 1e200
 _SHOWN = re.compile(r"Column<'(.*)'>", re.DOTALL)
 _BOUND = re.compile(r"(?:\(([^()]*)\)|(\b\w+)) ->")
 _NUMBER = re.compile(r"_\d+$")
+_CALLED_AT = re.compile(r",Origin\((?:\w+(?:\([^()]*\))?,){8}(?:None|Some\(\(.*?:\d+\)\)),\w+\)", re.DOTALL)
 _JAVA_OBJECT = re.compile(r"\[L[\w.]+;@[0-9a-f]+")
 
 
@@ -50,7 +51,7 @@ class Weighing:
     text: str
 
     @classmethod
-    def of(cls, df: DataFrame, weight: Weight, *, by: str) -> Weighing:
+    def of(cls, df: DataFrame, names: tuple[str, ...], weight: Weight, *, by: str) -> Weighing:
         """What is no number of each row of `df` is refused, also where nothing has to be learnt."""
         require(
             df.sparkSession,
@@ -59,7 +60,7 @@ class Weighing:
             remedy="Learn once, learn_mapping(..., weight=...).save(path), and give mapping=Mapping.load(path)",
         )
         try:
-            row_loads(df, [], weight)
+            row_loads(df, key_columns(names), weight)  # a sum is no error where nothing is beside it
         except UnknownColumn as error:
             raise UnknownColumn(
                 f"{error}. With remember= every run weighs df itself, also where fit_on= is learnt from"
@@ -69,14 +70,18 @@ class Weighing:
             return cls(F.col(name), name)
         return cls(weight, text_of(weight))
 
+    def given_to(self, df: DataFrame) -> DataFrame:
+        """`df` with the column `LOAD`, what a row weighs as it was given. It has to be added before any other of ours, for an
+        expression may be of all columns there are (`F.struct("*")`)."""
+        return df.withColumn(LOAD, F.coalesce(self.given).cast("double"))
+
     def loaded(self, rows: DataFrame, instance: Column | str, size: int, unit: float) -> DataFrame:
-        """`rows` with the columns `LOAD`, what a row weighs in `unit`s, and `WEIGHED_AT`: its instance, or `size` more if its
-        weight is none, as learning has it. `sums` adds these up. They are columns, for an aggregate of observed rows is no
-        generated code: each step that it takes by itself takes ten times as long."""
+        """`rows` of `given_to` with the columns `LOAD`, what a row weighs in `unit`s, and `WEIGHED_AT`: its instance, or `size`
+        more if its weight is none, as learning has it. `sums` adds these up. They are columns, for an aggregate of observed
+        rows is no generated code: each step that it takes by itself takes ten times as long."""
         right = F.expr(f"nvl({LOAD} >= 0D and {LOAD} <= {LARGEST!r}D, false)")
         at = F.expr(instance) if isinstance(instance, str) else instance
-        number = rows.withColumn(LOAD, F.coalesce(self.given).cast("double"))
-        return number.withColumns(
+        return rows.withColumns(
             {
                 WEIGHED_AT: F.call_function("if", right, at, at + F.lit(size)),
                 LOAD: F.call_function("if", right, F.expr(f"{LOAD} / {unit!r}D"), F.lit(_WRONG)),
@@ -87,11 +92,11 @@ class Weighing:
 def text_of(weight: Column) -> str:
     """An expression as Spark writes it, the same in every session.
 
-    Spark numbers the variables of functions within an expression through a session, and shows where in Java a function of
-    Python's is.
+    Spark numbers the variables of functions within an expression through a session, and of what a function of Python's takes
+    it shows where that is in Java, and by which line of which file it was made: a notebook's files have other names each time.
     """
     shown = _SHOWN.fullmatch(str(weight))
-    text = _JAVA_OBJECT.sub("", str(weight) if shown is None else shown.group(1))
+    text = _CALLED_AT.sub("", _JAVA_OBJECT.sub("", str(weight) if shown is None else shown.group(1)))
     bound = [name.strip() for several, one in _BOUND.findall(text) for name in (several or one).split(",")]
     for at, name in enumerate(dict.fromkeys(bound)):
         text = re.sub(rf"\b{re.escape(name)}\b", f"{_NUMBER.sub('', name)}_{at}", text)
