@@ -9,12 +9,14 @@ from contextlib import contextmanager
 
 import numpy as np
 import pytest
+from pyspark.sql import functions as F
 
 import evenly
 from evenly.costs.meter import CostMeter
 from evenly.costs.model import CostModel
 from evenly.spark.costs.dealing import deal_in_turn
 from evenly.spark.costs.row_ids import with_id
+from evenly.spark.jvm.changed_keys import keys_changed
 from evenly.spark.placing import canary
 
 INSTANCES = 4
@@ -130,3 +132,16 @@ def test_rows_dealt_in_turn(rows, costs, commands):
     dealt()
     with commands(170):
         dealt()
+
+
+def test_a_key_that_is_computed_anew_is_looked_for_in_as_few_calls_where_rows_are_wide(spark, commands):
+    wide = spark.range(9).select("id", *(F.lit(at).alias(f"c{at}") for at in range(150)))
+    placed = wide.transform(evenly.by_key, key="id", instances=INSTANCES)
+    for result, most in (
+        (placed.distinct(), 230),
+        (placed.rollup("id", "slot").count(), 430),
+        (placed.unionAll(placed).dropDuplicates(), 390),
+        (placed.intersect(placed), 420),
+    ):
+        with commands(most):
+            assert keys_changed(result) == ()

@@ -1,3 +1,4 @@
+import inspect
 import logging
 import re
 import subprocess
@@ -9,7 +10,7 @@ from pyspark.sql import SparkSession, Window
 from pyspark.sql import functions as F
 
 import evenly
-from evenly.spark.jvm import placement_listener
+from evenly.spark.jvm import changed_keys, placement_listener
 from evenly.spark.jvm.placement_listener import PlacementListener, tell_of_shuffles
 
 pytestmark = pytest.mark.spark
@@ -299,6 +300,57 @@ def test_a_key_as_it_was_placed_beside_what_is_computed_of_it_is_right(spark, to
         assert evenly.explain(right).apart == ()
     placed.join(side, "t", "full").groupBy("t", "slot").count().collect()
     assert [it for it in told() if "computed anew" in it] == []
+
+
+def test_a_key_that_comes_out_of_its_group_or_of_what_held_it_is_the_one_that_was_placed(spark):
+    placed, two = _texts(spark), _texts(spark, ["t", "day"])
+    counts = placed.groupBy("t", "slot").agg(F.count("v").alias("n"), F.collect_list(F.struct("*")).alias("rows"))
+    most = counts.groupBy("slot").agg(F.max_by("t", "n").alias("t"))
+    whole = F.max_by(F.struct("*"), "ts").alias("row")
+    changed = placed.withColumn("s", F.col("s").withField("t", F.upper("t")))
+    for right in (
+        counts.join(most, ["t", "slot"]),
+        counts.groupBy("slot").agg(F.max(F.struct("n", "t")).alias("most")).select("most.t", "slot").distinct(),
+        placed.groupBy("v", "slot").agg(F.first("t").alias("t")).groupBy("t", "slot").count(),
+        placed.groupBy("v", "slot").agg(whole).select("slot", "row.t").groupBy("t", "slot").count(),
+        two.groupBy("t", "slot").agg(F.max("day").alias("day")).groupBy("t", "day", "slot").count(),
+        placed.groupBy("slot").agg(F.count_distinct("t").alias("t")).distinct(),  # how many keys each instance has
+        counts.select("slot", F.explode("rows").alias("row")).groupBy("row.t", "slot").count(),
+        counts.select("slot", F.explode("rows").alias("row")).select("slot", "row.t").groupBy("t", "slot").count(),
+        placed.selectExpr("slot", "stack(2, t, v, t, day) as (t, n)").groupBy("t", "slot").count(),
+        placed.select(F.array("t")[0].alias("u"), F.create_map(F.lit(1), "t").alias("m"), "slot").groupBy("m", "slot").count(),
+        placed.withColumn("s", F.col("s").withField("t", F.col("t"))).groupBy("s.t", "slot").count(),
+        changed.groupBy("s.x", "slot").count(),
+        placed.withColumn("t", F.sha2("t", 256)).groupBy("t", "slot").count(),
+        placed.withColumn("t", F.concat(F.lit("user "), "t")).groupBy(F.md5("t"), "slot").count(),
+    ):
+        assert evenly.explain(right).apart == (), right
+    for wrong in (
+        placed.groupBy("v", "slot").agg(F.first(F.upper("t")).alias("u")).groupBy("u", "slot").count(),
+        placed.select("slot", F.explode(F.split("t", ",")).alias("u")).groupBy("u", "slot").count(),
+        changed.groupBy("s.t", "slot").count(),
+        placed.groupBy(F.sha2(F.upper("t"), 256), "slot").count(),
+        two.groupBy(F.concat("t", F.col("day").cast("string")), "slot").count(),
+    ):
+        assert len(evenly.explain(wrong).apart) == 1, wrong
+
+
+def test_a_plan_that_cannot_be_read_or_is_too_large_breaks_nothing(spark, monkeypatch):
+    deep = placed = _texts(spark)
+    for at in range(100):
+        deep = deep.withColumn("v", F.col("v") + at)
+    deep, most = deep.groupBy(F.upper("t"), "slot").count(), sys.getrecursionlimit()
+    sys.setrecursionlimit(len(inspect.stack()) + 100)
+    try:
+        assert len(changed_keys.keys_changed(deep)) == 1
+    finally:
+        sys.setrecursionlimit(most)
+    wrong = placed.groupBy(F.upper("t"), "slot").count()
+    for name, broken in (("_MOST_LOOKS", 3), ("names_and_ids", lambda _: 1 / 0)):
+        with monkeypatch.context() as changed:
+            changed.setattr(changed_keys, name, broken)
+            assert evenly.explain(wrong).apart == ()
+    assert len(evenly.explain(wrong).apart) == 1
 
 
 UNITED = {

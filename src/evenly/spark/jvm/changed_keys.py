@@ -9,6 +9,7 @@ On the way slots of two mappings are found that meet where they have no mark any
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -22,17 +23,22 @@ from evenly.spark.jvm.key_roles import (
     Columns,
     KeyRole,
     Roles,
+    TooMuch,
     column_id,
     computed,
     fields_of,
     kept_value,
     kind_of,
+    looks,
+    made_of_known,
     place_of,
     roles_of,
+    taken_of,
     values_in,
+    whole_roles,
 )
 from evenly.spark.jvm.plan_roles import column_name
-from evenly.spark.jvm.plan_texts import texts_of
+from evenly.spark.jvm.plan_texts import ids_in, name_and_id, names_and_ids, texts_of
 from evenly.spark.jvm.shuffled_again import each, is_slot
 from evenly.spark.jvm.slots_apart import SlotsApart, compared, equal_pairs, filter_patterns
 from evenly.spark.keyed.keys import name_parts
@@ -53,7 +59,8 @@ _COMPARES = ("Join", "Intersect", "Except", "Filter")
 _OWN_NAME = re.compile(r"_w\d+$|_groupingexpression|.*\(")
 """What Spark calls columns that it makes of expressions in a grouping."""
 _OF_STREAM = "of slot "
-_ID = re.compile(r"#(\d+)")
+_MOST_LOOKS = 2_500
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -78,10 +85,31 @@ def keys_changed(df: DataFrame) -> tuple[KeyChanged | SlotsApart, ...]:
 
 
 def changed_in(plan: Any, filters: tuple[Any, ...], only: tuple[Any, ...] = ()) -> tuple[KeyChanged | SlotsApart, ...]:
-    """The same, for an analyzed plan (a Java object), or of it what has one of the patterns `only`."""
+    """The same, for an analyzed plan (a Java object), or of it what has one of the patterns `only`.
+
+    Nobody waits long for it, and no job fails for it: of a plan of thousands of operators or computed columns what is found
+    by then, and nothing of one that cannot be read.
+    """
     search = _Search(filters, only)
-    search.follow(plan, {})
+    try:
+        with looks(_MOST_LOOKS):
+            search.follow(plan, {})
+    except TooMuch:
+        _LOG.debug("keys that are computed anew are not looked for in all of a plan, which is too large")
+    except Exception:  # noqa: BLE001 - what a plan may have is Spark's matter and that of its extensions
+        _LOG.debug("keys that are computed anew cannot be looked for in a plan", exc_info=True)
     return tuple(dict.fromkeys(search.found))
+
+
+@dataclass
+class _Side:
+    """What one side of an operator groups or compares by, and the roles of each that has some: of a struct, of its fields."""
+
+    by: Any
+    roles: dict[int, list[Roles]]
+
+    def all_roles(self) -> Roles:
+        return frozenset(it for values in self.roles.values() for roles in values for it in roles)
 
 
 @dataclass
@@ -105,13 +133,24 @@ class _Search:
 
     def follow(self, plan: Any, outer: Columns) -> Columns:
         """The roles of the columns of a plan; `outer` has those of the plan that it is a subquery of."""
-        if self.only and not any(plan.containsPattern(it) for it in self.only):
-            return {}
-        kind, children = kind_of(plan), list(each(plan.children()))
-        parts = [self.follow(child, outer) for child in children]
+        # A loop where there is one input: plans are deeper than Python's calls may be.
+        above: list[tuple[Any, str, list[Any]]] = []
+        while not self.only or any(plan.containsPattern(it) for it in self.only):
+            above.append((plan, kind_of(plan), list(each(plan.children()))))
+            if len(above[-1][2]) != 1:
+                break
+            plan = above[-1][2][0]
+        columns: Columns = {}
+        for node, kind, children in reversed(above):
+            parts = [columns] if len(children) == 1 else [self.follow(child, outer) for child in children]
+            columns = self._columns(node, kind, parts, outer)
+        return columns
+
+    def _columns(self, plan: Any, kind: str, parts: list[Columns], outer: Columns) -> Columns:
+        """The roles of the columns of one operator, by those of what it reads."""
         if kind == "RepartitionByExpression" and (placed := self._placed(plan)):
             return placed
-        if not children:
+        if not parts:
             return self._read(plan, kind)
         if kind == "CTERelationDef":
             self.defined[int(plan.id())] = _in_order(plan.child(), parts[0])
@@ -135,58 +174,68 @@ class _Search:
         by = list(each(plan.partitionExpressions()))
         if not by or not is_slot(by[-1]):
             return {}
-        placing = self._placing(by[-1], list(each(plan.output())))
+        placing = self._placing(by[-1], names_and_ids(plan.output()))
         roles = [*range(len(by) - 1), SLOT]
         return {place_of(it): frozenset([KeyRole(placing, at)]) for it, at in zip(by, roles, strict=True) if place_of(it)}
 
     def _made_by_stream(self, plan: Any) -> Columns:
         """Those of the projection of a stream that makes its slot, which is not shuffled by it yet."""
-        for made in each(plan.projectList()):
+        for made in map(plan.projectList().apply, _marked(plan)):
             if kind_of(made) == "Alias" and made.explicitMetadata().isDefined() and made.metadata().contains(MARK):
-                return self._placed_by_names(made, list(each(plan.output())))
+                return self._placed_by_names(made, names_and_ids(plan.output()))
         return {}
 
     def _read(self, plan: Any, kind: str) -> Columns:
         """Those of rows that are read with their slot, or defined elsewhere in the plan."""
         if kind == "CTERelationRef":
-            pairs = zip(each(plan.output()), self.defined.get(int(plan.cteId()), []), strict=False)
-            return {(column_id(column),): roles for column, roles in pairs if roles}
+            pairs = zip(names_and_ids(plan.output()), self.defined.get(int(plan.cteId()), []), strict=False)
+            return {(column,): roles for (_, column), roles in pairs if roles}
         columns: Columns = {}
-        if MARK in str(plan.schema().json()):
-            output = list(each(plan.output()))
-            for slot in filter(is_slot, output):
-                columns |= self._placed_by_names(slot, output)
+        if marked := _marked(plan):
+            output = plan.output()
+            named = names_and_ids(output)
+            for slot in filter(is_slot, map(output.apply, marked)):
+                columns |= self._placed_by_names(slot, named)
         return columns
 
-    def _placed_by_names(self, slot: Any, output: list[Any]) -> Columns:
-        placing, by_name = self._placing(slot, output), {column_name(it).lower(): it for it in output}
+    def _placed_by_names(self, slot: Any, named: list[tuple[str, int]]) -> Columns:
+        placing, by_name = self._placing(slot, named), {name.lower(): column for name, column in named}
         columns: Columns = {(column_id(slot),): frozenset([KeyRole(placing, SLOT)])}
         for at, (first, *fields) in enumerate(filter(None, self.placings[placing].key)):
             if first in by_name:
-                columns[(column_id(by_name[first]), *fields)] = frozenset([KeyRole(placing, at)])
+                columns[(by_name[first], *fields)] = frozenset([KeyRole(placing, at)])
         return columns
 
-    def _placing(self, slot: Any, output: list[Any]) -> int:
+    def _placing(self, slot: Any, named: list[tuple[str, int]]) -> int:
         mark = json.loads(slot.metadata().getString(MARK))
         # A stream's mapping may change: it is that of this slot.
         mapping = str(mark.get("mapping") or f"{_OF_STREAM}{column_id(slot)}")
         key = [[part.lower() for part in name_parts(str(name))] for name in mark["key"]]
-        self.placings.append(_Placing(mapping, key, frozenset(map(column_id, output))))
+        self.placings.append(_Placing(mapping, key, frozenset(it for _, it in named)))
         return len(self.placings) - 1
 
     def _wrong(self, plan: Any, kind: str, columns: Columns, *, nested: bool) -> Iterator[KeyChanged | SlotsApart]:
         """What is wrong with what an operator groups or compares by, `nested` in a subquery."""
         if not columns:
             return
-        sides = [list(each(getattr(plan, name)())) for name in _GROUPS_BY.get(kind, ())]
-        if kind in _COMPARES:
-            sides += map(list, zip(*self._met(plan, kind, nested=nested), strict=True))
+        if kind in ("Intersect", "Except"):
+            sides = [_side(it.output(), columns) for it in (plan.left(), plan.right())]
+        elif kind in _COMPARES:
+            pairs = list(self._met(plan, kind, nested=nested))
+            sides = [
+                _Side(list(side), {at: list(values_in(it, columns)) for at, it in enumerate(side)})
+                for side in zip(*pairs, strict=True)
+            ]
+        else:
+            sides = [_side(getattr(plan, name)(), columns) for name in _GROUPS_BY.get(kind, ())]
         for side in sides:
-            yield from self._changed(side, columns)
-        for left, right in zip(*sides, strict=True) if len(sides) > 1 else ():
-            pairs = zip(values_in(left, columns), values_in(right, columns), strict=False)
-            if any(self._are_apart(*pair) for pair in pairs):
-                yield SlotsApart(self._called(left), self._called(right), kind != "Join" and kind in _COMPARES and not nested)
+            yield from self._changed(side)
+        left, *right = sides or [_Side([], {})]
+        for other in right:
+            for at in left.roles.keys() & other.roles.keys():
+                if any(self._are_apart(*pair) for pair in zip(left.roles[at], other.roles[at], strict=False)):
+                    rows_compared = kind != "Join" and kind in _COMPARES and not nested
+                    yield SlotsApart(self._name(left, at), self._name(other, at), rows_compared)
 
     def _are_apart(self, *sides: Roles) -> bool:
         """Whether two values are slots of different mappings, both known."""
@@ -205,15 +254,24 @@ class _Search:
             turned = first is not None and right.references().subsetOf(first) and not left.references().subsetOf(first)
             yield (right, left) if turned else (left, right)
 
-    def _changed(self, by: list[Any], columns: Columns) -> Iterator[KeyChanged]:
-        values = [(self._called(it), roles) for it in by for roles in values_in(it, columns)]
-        roles = frozenset(role for _, has in values for role in has)
+    def _changed(self, side: _Side) -> Iterator[KeyChanged]:
+        roles = side.all_roles()
         for placing in sorted({it.placing for it in roles if it.at == SLOT}):
             missing = {at for at in range(len(self.placings[placing].key)) if KeyRole(placing, at) not in roles}
             wrong = {KeyRole(placing, at, kept=False) for at in missing}
-            changed = tuple(dict.fromkeys(name for name, has in values if wrong & has))
+            changed = [at for at, values in side.roles.items() if any(wrong & has for has in values)]
             if changed:
-                yield KeyChanged(tuple(dict.fromkeys(name for name, _ in values)), changed)
+                names = self._names(side)
+                yield KeyChanged(tuple(dict.fromkeys(names)), tuple(dict.fromkeys(names[at] for at in changed)))
+
+    def _names(self, side: _Side) -> list[str]:
+        if isinstance(side.by, list):
+            return [self._called(it) for it in side.by]
+        told = [name_and_id(text) for text in texts_of(side.by)]
+        return [it[0] if it and at not in side.roles else self._name(side, at) for at, it in enumerate(told)]
+
+    def _name(self, side: _Side, at: int) -> str:
+        return self._called(side.by[at] if isinstance(side.by, list) else side.by.apply(at))
 
     def _called(self, expression: Any) -> str:
         expression = expression.e() if kind_of(expression) == "OuterReference" else expression
@@ -232,26 +290,28 @@ class _Search:
             for pair in self._met(plan, kind, nested=False):
                 _join(pair, columns)
         elif kind == "Union":
-            rows = [_in_order(child, part) for child, part in zip(each(plan.children()), parts, strict=True)]
-            columns |= self._united(plan, rows)
+            columns |= self._united(plan, [_in_order(it, part) for it, part in zip(each(plan.children()), parts, strict=True)])
         elif kind == "Expand":
             columns |= _expanded(plan, columns)
         elif kind == "Generate" and (used := computed(roles_of(plan.generator(), columns))):
-            columns |= {(column_id(it),): used for it in each(plan.generatorOutput())}
+            columns |= {(column,): used for _, column in names_and_ids(plan.generatorOutput())}
 
     def _united(self, plan: Any, rows: list[list[Roles]]) -> Columns:
         """The columns of a union: of parts under one mapping, which are one placing from here on."""
-        output, placings = list(each(plan.output())), self.placings
+        output, placings = [column for _, column in names_and_ids(plan.output())], self.placings
+        some_roles = [at for at in range(len(output)) if any(part[at] for part in rows)]
         columns: Columns = {}
         for mapping in sorted({placings[it.placing].mapping for part in rows for roles in part for it in roles}):
-            of_parts = [[{it for it in has if placings[it.placing].mapping == mapping} for has in part] for part in rows]
+            of_parts = [
+                [{it for it in part[at] if placings[it.placing].mapping == mapping} for at in some_roles] for part in rows
+            ]
             one = next(it.placing for part in of_parts for has in part for it in has)
-            placings.append(_Placing(mapping, placings[one].key, frozenset(map(column_id, output))))
-            for column, found in zip(output, zip(*of_parts, strict=True), strict=True):
+            placings.append(_Placing(mapping, placings[one].key, frozenset(output)))
+            for at, found in zip(some_roles, zip(*of_parts, strict=True), strict=True):
                 kept = frozenset.intersection(*(frozenset(it.at for it in has if it.kept) for has in found))
                 some = {it.at for has in found for it in has} - kept - {SLOT}
-                roles = frozenset(KeyRole(len(placings) - 1, at, kept=at in kept) for at in kept | some)
-                columns[(column_id(column),)] = columns.get((column_id(column),), NONE) | roles
+                roles = frozenset(KeyRole(len(placings) - 1, of, kept=of in kept) for of in kept | some)
+                columns[(output[at],)] = columns.get((output[at],), NONE) | roles
         return columns
 
     def _aliases(self, expressions: Any, columns: Columns) -> Iterator[Any]:
@@ -261,13 +321,13 @@ class _Search:
         for at, text in enumerate(texts_of(expressions)):
             if " AS " not in text:
                 continue
-            used = not known.isdisjoint(map(int, _ID.findall(text))) or any(key in text.lower() for key in keys)
+            used = not known.isdisjoint(ids_in(text)) or any(key in text.lower() for key in keys)
             if (used or " more fields" in text) and kind_of(expressions.apply(at)) == "Alias":
                 yield expressions.apply(at)
 
     def _add(self, alias: Any, columns: Columns, *, of_groups: bool) -> None:
         value, name = kept_value(alias.child()), [column_name(alias).lower()]
-        roles = roles_of(value, columns)
+        roles = whole_roles(value, columns)
         if kind_of(value) != "AttributeReference":
             if of_groups:  # of a group that has several slots this is another one's
                 roles = frozenset(it for it in roles if it.at != SLOT)
@@ -285,13 +345,25 @@ class _Search:
 
     def _is_another(self, value: Any, placing: int) -> bool:
         """Whether what is called like a key is something else of the rows that were placed by it."""
-        if kind_of(value) == "AttributeReference":
+        value = taken_of(value)
+        kind = kind_of(value)
+        if kind == "AttributeReference":
             return column_id(value) in self.placings[placing].columns
-        return not value.references().isEmpty()
+        return kind != "AggregateExpression" and not value.references().isEmpty()
+
+
+def _side(by: Any, columns: Columns) -> _Side:
+    return _Side(by, {at: list(values_in(it, columns)) for at, it in made_of_known(by, columns)})
+
+
+def _marked(plan: Any) -> list[int]:
+    """The places of the marked columns of a plan."""
+    schema = str(plan.schema().json())
+    return [at for at, it in enumerate(json.loads(schema)["fields"]) if MARK in it["metadata"]] if MARK in schema else []
 
 
 def _in_order(plan: Any, columns: Columns) -> list[Roles]:
-    return [columns.get((column_id(it),), NONE) for it in each(plan.output())]
+    return [columns.get((column,), NONE) for _, column in names_and_ids(plan.output())]
 
 
 def _join(pair: tuple[Any, Any], columns: Columns) -> None:
@@ -304,7 +376,10 @@ def _join(pair: tuple[Any, Any], columns: Columns) -> None:
 
 def _expanded(plan: Any, columns: Columns) -> Columns:
     """The columns of rows that come several times (rollup, cube), where a total has null."""
-    given = [[None if it.foldable() else roles_of(it, columns) for it in each(row)] for row in each(plan.projections())]
-    pairs = zip(each(plan.output()), zip(*given, strict=True), strict=True)
-    several = {column_id(column): [it for it in found if it is not None] for column, found in pairs}
-    return {(column,): frozenset.intersection(*found) for column, found in several.items() if found}
+    rows, output = list(each(plan.projections())), names_and_ids(plan.output())
+    expanded: Columns = {}
+    for place in sorted({place for row in rows for place, _ in made_of_known(row, columns)}):
+        given = [roles_of(it, columns) for it in (row.apply(place) for row in rows) if not it.foldable()]
+        if given:
+            expanded[(output[place][1],)] = frozenset.intersection(*given)
+    return expanded
