@@ -262,6 +262,10 @@ def test_a_key_that_is_computed_within_a_grouping_or_join_by_the_slot_is_refused
         (lambda rows: rows.groupBy(F.upper("user"), "slot").count(), r"groups by \(upper\(user\), slot\)"),
         (lambda rows: rows.withColumn("user", F.upper("user")).dropDuplicates(["user", "slot"]), r"groups by \(user, slot\)"),
         (
+            lambda rows: rows.select(F.struct("*").alias("s")).groupBy("s.user", "s.slot").count(),
+            r"by \(s\.`?user`?, s\.`?slot`?\)",
+        ),
+        (
             lambda rows: rows.groupBy(F.upper("user"), "slot").applyInPandas(lambda frame: frame[["user"]], "user string"),
             r"by \(upper\(user\), slot\), and upper\(user\) was computed anew.*stream_by_key",
         ),

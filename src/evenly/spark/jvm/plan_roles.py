@@ -263,9 +263,10 @@ def _kind(expression: Any) -> str:
 def column_name(expression: Any) -> str:
     """The name of a column of a plan, or the text of an expression."""
     try:
-        return str(expression.name())
+        name = expression.name()
     except Py4JError:
-        return str(expression.sql())
+        name = None
+    return name if isinstance(name, str) else str(expression.sql())  # a field of a struct may have a name, or not
 
 
 def _each(found: Any) -> Iterator[Any]:
