@@ -104,7 +104,7 @@ def test_a_grouped_function_by_a_mapping(rows, mapping, commands, arrow, most):
         apply()
 
 
-@pytest.mark.parametrize(("key", "most"), [({"cost_key": "user"}, 110), ({}, 210)])
+@pytest.mark.parametrize(("key", "most"), [({"cost_key": "user"}, 120), ({}, 220)])
 def test_a_first_run_by_cost(rows, commands, key, most):
     def first():
         evenly.apply_by_cost(rows, same, "amount long", instances=INSTANCES, watch=evenly.CostWatch(), **key)

@@ -15,7 +15,7 @@ from evenly.costs.table import CostTable
 from evenly.costs.turns import COST_BITS, SPREAD, packed
 from evenly.spark.costs.row_ids import ORDER, content_hash
 from evenly.spark.placing.lookup import ById, lookup_tables
-from evenly.spark.placing.placement import PIECES
+from evenly.spark.placing.placement import NUMBERED
 from evenly.worker.executing import ESTIMATE, ID
 
 _FOUND, _AT = "__evenly_found", "__evenly_at"
@@ -48,8 +48,8 @@ def deal_in_pieces(df: DataFrame, instances: int) -> DataFrame:
     order = content_hash(df) + F.expr("monotonically_increasing_id() * 0L")
     rows = df.withColumn(ORDER, order).sortWithinPartitions(ORDER).drop(ORDER)
     # A column, as Spark would make one: each place of an expression that asks for a number counts by itself.
-    numbered = rows.select("*", F.monotonically_increasing_id().alias(_AT, metadata=PIECES))
-    return numbered.repartitionById(ROUNDS * instances, F.expr(_piece(instances))).drop(_AT)
+    numbered = rows.withColumn(NUMBERED, F.expr("monotonically_increasing_id()"))
+    return numbered.repartitionById(ROUNDS * instances, F.expr(_piece(instances))).drop(NUMBERED)
 
 
 def _estimate(df: DataFrame, table: CostTable) -> Column:
@@ -73,9 +73,9 @@ def _instance(instances: int) -> str:
 
 def _piece(instances: int) -> str:
     """`rounds.piece_of`, of the number that Spark gives a row."""
-    many, part = f"{instances}L", f"shiftright({_AT}, {_POSITION_BITS})"
+    many, part = f"{instances}L", f"shiftright({NUMBERED}, {_POSITION_BITS})"
     first = f"shiftright(({part} * {SPREAD}L & {2**32 - 1}L) * {many}, 32)"
-    place = f"(({_AT} & {(1 << _POSITION_BITS) - 1}L) + {first})"
+    place = f"(({NUMBERED} & {(1 << _POSITION_BITS) - 1}L) + {first})"
     drawn = f"(({place} div {many} & {TURNS}L) * {BY_TURN}L + {part} * {BY_PART}L & {2**32 - 1}L)"
     rounds = " ".join(f"when {drawn} < {end}L then {at}" for at, end in enumerate(ENDS))
     return f"cast({place} % {many} + {many} * case {rounds} else {len(ENDS)} end as int)"

@@ -11,7 +11,7 @@ from evenly.diagnosis.spread import PlannedShuffle, ShuffleKind
 from evenly.spark.jvm.plan_roles import column_name
 from evenly.spark.jvm.shuffled_again import below, each, instances_of, is_slot
 from evenly.spark.placing.own_columns import OWN
-from evenly.spark.placing.placement import PIECES
+from evenly.spark.placing.placement import NUMBERED, PIECES
 from evenly.spark.placing.slot_mark import MARK, why_chosen
 
 _KINDS: dict[str, ShuffleKind] = {
@@ -78,7 +78,8 @@ def _shuffle(plan: Any, reader: str | None, *, merges: bool) -> PlannedShuffle:
         numbered = partitioning.expr().child()
         used = list(each(numbered.references().toSeq()))
         ours = bool(used) and all(column_name(it).startswith(OWN) for it in used)
-        pieces = ours and any(it.metadata().contains(name) for it in used for name in PIECES)
+        marked = any(it.metadata().contains(name) or column_name(it) == NUMBERED for it in used for name in PIECES)
+        pieces = ours and marked
         by = () if ours else (column_name(numbered),)
         return PlannedShuffle("id", by, number, ours=ours, asked=True, reader=reader, pieces=pieces)
     if kind not in ("hash", "range"):

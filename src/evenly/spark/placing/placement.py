@@ -29,6 +29,8 @@ AT = own_name("instance")
 """The instance of a row, in the driver's plans alone."""
 PIECES = {"evenly.pieces": True}
 """The metadata of a column of instances that are pieces of what instances do: they are not alike."""
+NUMBERED = own_name("numbered")
+"""The number of a row by which it is dealt into such a piece: a name says as much as metadata, in fewer calls of the JVM."""
 ID = own_name("step_id")
 """The id of a row's key, for a while."""
 
