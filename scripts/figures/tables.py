@@ -132,6 +132,7 @@ def times(records: Records) -> str:
     """Groups whose time is not their rows."""
     ways = {"hash": "hash", "4 ×": "hash x4", "16 × partitions": "hash x16", "adaptive": "adaptive", "by rows": "evenly, rows"}
     ways |= {"by time, run 1": "evenly, time, run 1", "run 2": "evenly, time, run 2", "run 3": "evenly, time, run 3"}
+    ways |= {"remembered, run 2": "evenly, remembered, run 2", "remembered, run 3": "evenly, remembered, run 3"}
     at = {(one["stream"], one["series"]): one for one in records}
     return markdown(
         ["time of a group", *ways],
