@@ -18,6 +18,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from evenly.spark.jvm.key_roles import (
+    GROUPS_BY,
     NONE,
     SLOT,
     Columns,
@@ -44,17 +45,6 @@ from evenly.spark.jvm.slots_apart import SlotsApart, compared, equal_pairs, filt
 from evenly.spark.keyed.keys import name_parts
 from evenly.spark.placing.slot_mark import MARK
 
-_GROUPS_BY = {
-    "Aggregate": ("groupingExpressions",),
-    "Deduplicate": ("keys",),
-    "DeduplicateWithinWatermark": ("keys",),
-    "Distinct": ("output",),
-    "FlatMapGroupsInPandas": ("groupingAttributes",),
-    "FlatMapGroupsInArrow": ("groupingAttributes",),
-    "FlatMapCoGroupsInPandas": ("leftAttributes", "rightAttributes"),
-    "FlatMapCoGroupsInArrow": ("leftAttributes", "rightAttributes"),
-    "Window": ("partitionSpec",),
-}
 _COMPARES = ("Join", "Intersect", "Except", "Filter")
 _OWN_NAME = re.compile(r"_w\d+$|_groupingexpression|.*\(")
 """What Spark calls columns that it makes of expressions in a grouping."""
@@ -227,7 +217,7 @@ class _Search:
                 for side in zip(*pairs, strict=True)
             ]
         else:
-            sides = [_side(getattr(plan, name)(), columns) for name in _GROUPS_BY.get(kind, ())]
+            sides = [_side(getattr(plan, name)(), columns) for name in GROUPS_BY.get(kind, ())]
         for side in sides:
             yield from self._changed(side)
         left, *right = sides or [_Side([], {})]

@@ -10,6 +10,18 @@ from typing import Any
 
 from evenly.spark.jvm.plan_texts import ids_in, names_and_ids, texts_of
 
+GROUPS_BY = {
+    "Aggregate": ("groupingExpressions",),
+    "Deduplicate": ("keys",),
+    "DeduplicateWithinWatermark": ("keys",),
+    "Distinct": ("output",),
+    "FlatMapGroupsInPandas": ("groupingAttributes",),
+    "FlatMapGroupsInArrow": ("groupingAttributes",),
+    "FlatMapCoGroupsInPandas": ("leftAttributes", "rightAttributes"),
+    "FlatMapCoGroupsInArrow": ("leftAttributes", "rightAttributes"),
+    "Window": ("partitionSpec",),
+}
+"""By which of its columns each kind of a logical plan's operators groups its rows."""
 SLOT = -1
 _WRAPPED = ("Alias", "KnownFloatingPointNormalized", "NormalizeNaNAndZero", "KnownNotNull", "KnownNullable")
 _STANDS_FOR = {"OuterReference": "e", "Nvl": "replacement"}

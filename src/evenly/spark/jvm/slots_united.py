@@ -15,21 +15,12 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
+from evenly.spark.jvm.key_roles import GROUPS_BY
 from evenly.spark.jvm.plan_roles import column_name
 from evenly.spark.jvm.plan_texts import texts_of
 from evenly.spark.jvm.shuffled_again import each
 from evenly.spark.placing.slot_mark import MARK
 
-_GROUPS_BY = {
-    "Aggregate": ("groupingExpressions",),
-    "Deduplicate": ("keys",),
-    "Distinct": ("output",),
-    "FlatMapGroupsInPandas": ("groupingAttributes",),
-    "FlatMapGroupsInArrow": ("groupingAttributes",),
-    "FlatMapCoGroupsInPandas": ("leftAttributes", "rightAttributes"),
-    "FlatMapCoGroupsInArrow": ("leftAttributes", "rightAttributes"),
-    "Window": ("partitionSpec",),
-}
 _TOLD_ID = re.compile(r"#(\d+)[A-Za-z]*$")
 _UNPLACED = "no mapping: a null or another constant"
 _Mappings = dict[int, frozenset[str]]
@@ -104,7 +95,7 @@ class _Search:
         if kind == "Join" and plan.condition().isDefined():
             sides = [list(each(plan.condition().get().references().toSeq()))]
         else:
-            sides = [list(each(getattr(plan, name)())) for name in _GROUPS_BY.get(kind, ())]
+            sides = [list(each(getattr(plan, name)())) for name in GROUPS_BY.get(kind, ())]
         for columns in sides:
             of_slots = [bool(_used(column, slots)) for column in columns]
             # An aggregate by slots alone is of instances, not of keys: how many rows each has.
